@@ -1,2 +1,51 @@
-//! Under construction.
-fn main() {}
+//! `rk-bench`: the experiments behind `docs/benchmarks.md`, each reproducible by one command.
+//!
+//! Every experiment calls the tools as a user would, as processes, on real models, and writes a Markdown table
+//! between two markers of a document. Numbers that are compared with each other are taken in one run.
+//! Not here: pass or solver code. What a number means is defined by the tool that prints it.
+
+mod models;
+mod ratios;
+mod report;
+mod toolbox;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Experiments on real models; each writes one table of docs/benchmarks.md.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Examples:\n  rk-bench models --models resnet18,gpt2_4 --budgets 60%\n  rk-bench ratios"
+)]
+struct Cli {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// Import, plan, run and check every model at every budget.
+    Models(models::Options),
+    /// Cost of importing, of the passes and of running, as ratios to eager PyTorch.
+    Ratios(ratios::Options),
+}
+
+/// What all experiments share.
+#[derive(clap::Args)]
+struct Common {
+    /// The Markdown file whose table between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; standard output without it.
+    #[arg(long)]
+    document: Option<PathBuf>,
+    /// Where archives and step files are kept between runs.
+    #[arg(long, default_value = "target/bench")]
+    cache: PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().experiment {
+        Experiment::Models(options) => models::run(&options),
+        Experiment::Ratios(options) => ratios::run(&options),
+    }
+}

@@ -1,0 +1,165 @@
+//! Every model at every budget: import, plan, run three steps with optimizer updates, compare bits.
+//!
+//! A cell is honest when it shows the peak that the counting allocator saw, not the one that was planned, and when
+//! bit-equality was judged against the unmodified step under PyTorch's own autograd (`rk-run --check`).
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::report::{Table, mib, publish};
+use crate::toolbox::{archive, tool};
+
+/// The models of `examples/models.py` that the table shows.
+const MODELS: &str = "resnet18,resnet50,vgg11,densenet121,inception_v3,mobilenet_v2,regnet_x_400mf,vit_b_16,\
+                      gpt2_4,gpt2_12,bert,transformer_encoder,transformer,lstm,unet,mlp_mixer";
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Models, as named by examples/models.py.
+    #[arg(long, value_delimiter = ',', default_value = MODELS)]
+    models: Vec<String>,
+    /// Budgets, as --budget takes them.
+    #[arg(long, value_delimiter = ',', default_value = "80%,60%,40%")]
+    budgets: Vec<String>,
+    /// Steps with an optimizer update after each.
+    #[arg(long, default_value_t = 3)]
+    steps: u32,
+    /// Options of the rematerialize pass besides the budget.
+    #[arg(long, default_value = "time-limit=10s")]
+    rematerialize: String,
+    /// Timed runs of every op when importing.
+    #[arg(long, default_value_t = 3)]
+    measure: u32,
+    #[command(flatten)]
+    common: crate::Common,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let mut table = Table::new(&[
+        "model",
+        "budget",
+        "status",
+        "budget bytes",
+        "planned peak",
+        "measured peak",
+        "overhead planned",
+        "gap",
+        "step / unmodified",
+        "bit-equal",
+    ]);
+    let mut failures = 0;
+    for model in &options.models {
+        eprintln!("{model}: import");
+        let raw = match import(options, model) {
+            Ok(raw) => raw,
+            Err(error) => {
+                failures += 1;
+                eprintln!("{model}: {error:#}");
+                table.row(row_of_failure(model, "", &error));
+                continue;
+            }
+        };
+        for budget in &options.budgets {
+            eprintln!("{model} {budget}: plan and run");
+            table.row(cell(options, model, &raw, budget).unwrap_or_else(|error| {
+                failures += 1;
+                eprintln!("{model} {budget}: {error:#}");
+                row_of_failure(model, budget, &error)
+            }));
+        }
+    }
+    publish(options.common.document.as_deref(), "models", &table.to_markdown())?;
+    if failures > 0 {
+        bail!("{failures} cells failed; see the table");
+    }
+    Ok(())
+}
+
+fn row_of_failure(model: &str, budget: &str, error: &anyhow::Error) -> Vec<String> {
+    let mut row = vec![model.to_owned(), budget.to_owned(), format!("{error:#}").replace('|', "/")];
+    row.resize(10, String::new());
+    row
+}
+
+/// Imports a model once; the costs are measured in the same process as the recording.
+fn import(options: &Options, model: &str) -> Result<String> {
+    let pt = archive(&options.common.cache, model)?;
+    let raw = options.common.cache.join(format!("{model}.mlir")).display().to_string();
+    let pt = pt.display().to_string();
+    let measure = options.measure.to_string();
+    let done = tool("rk-import", &[&pt, "--measure", &measure, "-o", &raw])?;
+    if done.code != 0 {
+        bail!("rk-import: {}", done.reason());
+    }
+    Ok(raw)
+}
+
+fn cell(options: &Options, model: &str, raw: &str, budget: &str) -> Result<Vec<String>> {
+    let stem = raw.trim_end_matches(".mlir");
+    let tag = budget.trim_end_matches('%');
+    let (scheduled, step) = (format!("{stem}.{tag}.mlir"), format!("{stem}.{tag}.rkx"));
+    let pass = format!("--rematerialize=budget={budget} {}", options.rematerialize);
+    let planned = tool("rk-opt", &[raw, &pass, "-o", &scheduled])?;
+    if planned.code == 2 {
+        let mut row = vec![model.to_owned(), budget.to_owned(), format!("infeasible: {}", planned.reason())];
+        row.resize(10, String::new());
+        return Ok(row);
+    }
+    if planned.code != 0 {
+        bail!("rk-opt: {}", planned.reason());
+    }
+    let translated = tool("rk-translate", &[&scheduled, "--to", "step", "-o", &step])?;
+    if translated.code != 0 {
+        bail!("rk-translate: {}", translated.reason());
+    }
+    let steps = options.steps.to_string();
+    let ran = tool("rk-run", &[&step, "--check", "--steps", &steps, "--json"])?;
+    let report: Value =
+        serde_json::from_str(&ran.stdout).with_context(|| format!("rk-run: {}", ran.reason()))?;
+    let plan = schedule_attributes(Path::new(&scheduled))?;
+    let number =
+        |key: &str| report[key].as_f64().with_context(|| format!("rk-run --json has no number {key}"));
+    let (measured, limit) = (number("measured_peak_bytes")?, number("budget_bytes")?);
+    let equal = report["bit_equal"].as_bool().context("rk-run --json has no bit_equal")?;
+    if !equal || measured > limit {
+        bail!("bit_equal {equal}, measured peak {measured} of {limit}");
+    }
+    Ok(vec![
+        model.to_owned(),
+        budget.to_owned(),
+        plan.status,
+        mib(limit),
+        mib(number("planned_peak_bytes")?),
+        mib(measured),
+        format!("{:.2} %", plan.overhead),
+        format!("{:.2} pp", plan.gap),
+        format!("{:.2}", number("step_seconds")? / number("baseline_step_seconds")?),
+        "yes".to_owned(),
+    ])
+}
+
+struct Plan {
+    status: String,
+    overhead: f64,
+    gap: f64,
+}
+
+/// Reads what the planner says of its plan from the attributes of the scheduled function.
+fn schedule_attributes(path: &Path) -> Result<Plan> {
+    let text = std::fs::read_to_string(path)?;
+    let after = |key: &str| {
+        let at = text.find(&format!("{key} = ")).with_context(|| format!("{}: no {key}", path.display()))?;
+        let value = &text[at + key.len() + 3..];
+        let end = value.find([',', '}', ' ', '\n']).unwrap_or(value.len());
+        Ok::<_, anyhow::Error>(value[..end].trim_matches('"').to_owned())
+    };
+    let nanos = |key: &str| Ok::<f64, anyhow::Error>(after(key)?.parse()?);
+    let (base, time, bound) = (nanos("rk.base_time")?, nanos("rk.time")?, nanos("rk.lower_bound")?);
+    Ok(Plan {
+        status: after("rk.status")?,
+        overhead: 100.0 * (time - base) / base,
+        gap: 100.0 * (time - bound.max(base)) / base,
+    })
+}
