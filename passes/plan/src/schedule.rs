@@ -1,0 +1,82 @@
+//! Two forms of a plan: the order of the runs, and the same with every drop written out.
+//!
+//! Solvers propose a [`Sequence`]; its drops follow from it, each at the last use. The rewriter and the reading back of
+//! IR use a [`Schedule`], where runs and drops are explicit. Whether either is legal is decided in [`crate::judge`] alone.
+
+use crate::graph::Graph;
+use crate::judge::{Fate, Illegal, judge};
+use crate::units::{NodeId, ValueId};
+
+/// Nodes in execution order; a node that runs again occurs again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sequence(pub Vec<NodeId>);
+
+impl Sequence {
+    /// Every node once, in the given order: the step without rematerialization.
+    pub fn base(graph: &Graph) -> Self {
+        Self(graph.node_ids().collect())
+    }
+
+    /// How many runs are not the first of their node.
+    pub fn recomputations(&self, graph: &Graph) -> usize {
+        self.0.len().saturating_sub(graph.len())
+    }
+}
+
+impl FromIterator<NodeId> for Sequence {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        Self(nodes.into_iter().collect())
+    }
+}
+
+/// One line of a [`Schedule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Execute a node, which makes new instances of all its outputs.
+    Run {
+        /// The node.
+        node: NodeId,
+        /// Not the first run: the generator state of the first run is restored for it (S4).
+        again: bool,
+        /// The first output takes over the buffer of [`Node::overwrites`](crate::Node::overwrites), whose value ends here.
+        overwrite: bool,
+    },
+    /// Give the storage of a value back.
+    Drop(ValueId),
+}
+
+/// Runs and drops in execution order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Schedule(pub Vec<Step>);
+
+impl Schedule {
+    /// Writes out a sequence: every value is dropped right after its last use, buffers are handed over where they can be.
+    ///
+    /// # Errors
+    /// [`Illegal`] when the sequence is not legal.
+    pub fn from_sequence(graph: &Graph, sequence: &Sequence) -> Result<Self, Illegal> {
+        let trace = judge(graph, sequence)?;
+        let mut drops = vec![Vec::new(); sequence.0.len()];
+        for instance in trace.instances.iter().filter(|instance| instance.fate == Fate::Dropped) {
+            drops[instance.end].push(instance.value);
+        }
+        let mut ran = vec![false; graph.len()];
+        let mut steps = Vec::with_capacity(2 * sequence.0.len());
+        for (step, &node) in sequence.0.iter().enumerate() {
+            let again = std::mem::replace(&mut ran[node.index()], true);
+            steps.push(Step::Run { node, again, overwrite: trace.overwrites[step] });
+            drops[step].sort_unstable();
+            steps.extend(drops[step].iter().map(|&value| Step::Drop(value)));
+        }
+        Ok(Self(steps))
+    }
+
+    /// The runs alone.
+    pub fn sequence(&self) -> Sequence {
+        let runs = self.0.iter().filter_map(|step| match step {
+            Step::Run { node, .. } => Some(*node),
+            Step::Drop(_) => None,
+        });
+        runs.collect()
+    }
+}
