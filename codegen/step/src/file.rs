@@ -1,0 +1,152 @@
+//! Reading and writing step files.
+//!
+//! The file is JSON: `{"format": "rk-step", "version": 1, "rk": "0.1.0", "step": {...}}`, where `step` is [`Step`].
+//! Long lists have one element per line, so that a person can read it, `diff` works, and an error's line number
+//! means something. Reading parses the header first: a file of another version is refused by its version, not by
+//! whatever field changed. Writing goes to a temporary file in the same folder which then takes the name, so a
+//! reader never sees half a file.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+use serde_json::error::Category;
+
+use crate::error::{Invalid, StepError};
+use crate::model::Step;
+use crate::validate::validate;
+
+/// Value of the key `format` in every step file.
+pub const FORMAT: &str = "rk-step";
+
+/// Version of the format that this build reads and writes.
+pub const VERSION: u64 = 1;
+
+#[derive(Deserialize)]
+struct Header {
+    format: Option<String>,
+    version: Option<u64>,
+    rk: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    step: Step,
+}
+
+/// Reads and validates a step file.
+///
+/// # Errors
+/// [`StepError`]: unreadable, truncated, foreign, of another version, with a broken field, or with content that
+/// [`validate`] refuses.
+pub fn read(path: &Path) -> Result<Step, StepError> {
+    let shown = path.display().to_string();
+    let text = std::fs::read(path).map_err(|source| StepError::Io { path: shown.clone(), source })?;
+    parse(&text, &shown)
+}
+
+/// Reads and validates the text of a step file; `path` is for messages only.
+///
+/// # Errors
+/// As [`read`].
+pub fn parse(text: &[u8], path: &str) -> Result<Step, StepError> {
+    let foreign = |why: &str| StepError::Foreign { path: path.into(), why: why.into() };
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Err(foreign("it is empty"));
+    }
+    let header: Header = serde_json::from_slice(text).map_err(|e| match e.classify() {
+        Category::Eof => StepError::Truncated { path: path.into(), line: e.line() },
+        _ if text.starts_with(b"{\n\"format\": \"rk-step\"") => field(path, &e),
+        _ => foreign("it is not a JSON object"),
+    })?;
+    if header.format.as_deref() != Some(FORMAT) {
+        return Err(foreign(&format!("it has no \"format\": \"{FORMAT}\"")));
+    }
+    let found = header.version.ok_or_else(|| foreign("it has no version number"))?;
+    if found != VERSION {
+        let rk = header.rk.unwrap_or_else(|| "of unknown version".into());
+        return Err(StepError::Version { path: path.into(), found, expected: VERSION, rk });
+    }
+    let body: Body = serde_json::from_slice(text).map_err(|e| field(path, &e))?;
+    validate(&body.step).map_err(|invalid| StepError::Invalid { path: path.into(), invalid })?;
+    Ok(body.step)
+}
+
+/// Validates a step and writes it atomically.
+///
+/// # Errors
+/// [`StepError::Invalid`] for a step that [`read`] would refuse, [`StepError::Io`] when the folder cannot be written.
+pub fn write(step: &Step, path: &Path) -> Result<(), StepError> {
+    let shown = path.display().to_string();
+    validate(step).map_err(|invalid| StepError::Invalid { path: shown.clone(), invalid })?;
+    let text = print(step).map_err(|e| StepError::Invalid {
+        path: shown.clone(),
+        invalid: Invalid { place: "step".into(), message: format!("cannot be written as JSON: {e}") },
+    })?;
+    let io = |source| StepError::Io { path: shown.clone(), source };
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".rk-step").tempfile_in(folder).map_err(io)?;
+    file.write_all(text.as_bytes()).map_err(io)?;
+    // A temporary file is readable by its owner only; a result is an ordinary file.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(io)?;
+    }
+    file.persist(path).map_err(|e| io(e.error))?;
+    Ok(())
+}
+
+/// The text of the file: one line per field, one per element of a long list.
+///
+/// # Errors
+/// None for a step that validates; serde's otherwise.
+pub fn print(step: &Step) -> Result<String, serde_json::Error> {
+    let mut out = format!(
+        "{{\n\"format\": \"{FORMAT}\",\n\"version\": {VERSION},\n\"rk\": \"{}\",\n\"step\": ",
+        env!("CARGO_PKG_VERSION")
+    );
+    print_json(&serde_json::to_value(step)?, "", &mut out)?;
+    out.push_str("\n}\n");
+    Ok(out)
+}
+
+/// Objects at the first two levels have one field per line, lists in them one element per line; the rest is compact.
+fn print_json(json: &Json, key: &str, out: &mut String) -> Result<(), serde_json::Error> {
+    match json {
+        Json::Object(map) if matches!(key, "" | "plan" | "source" | "program") => {
+            out.push('{');
+            for (i, (name, value)) in map.iter().enumerate() {
+                out.push_str(if i == 0 { "\n" } else { ",\n" });
+                out.push_str(&format!("{}: ", serde_json::to_string(name)?));
+                print_json(value, name, out)?;
+            }
+            out.push('}');
+        }
+        Json::Array(items)
+            if matches!(key, "args" | "constants" | "nodes" | "instrs" | "epilogue" | "outputs") =>
+        {
+            let lines = items.iter().any(Json::is_object);
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                out.push_str(if lines { "\n" } else { "" });
+                out.push_str(&serde_json::to_string(item)?);
+            }
+            out.push(']');
+        }
+        other => out.push_str(&serde_json::to_string(other)?),
+    }
+    Ok(())
+}
+
+fn field(path: &str, e: &serde_json::Error) -> StepError {
+    if e.is_eof() {
+        return StepError::Truncated { path: path.into(), line: e.line() };
+    }
+    let text = e.to_string();
+    // serde_json appends the position, which our error has in front.
+    let message = text.split(" at line ").next().unwrap_or(&text).to_string();
+    StepError::Field { path: path.into(), line: e.line(), column: e.column(), message }
+}

@@ -1,0 +1,452 @@
+//! The types of the step file: plain data, no behaviour beyond small look-ups.
+//!
+//! Three index spaces, each with its own type:
+//! * [`NodeId`] – a node; nodes stand in their original order of execution.
+//! * [`Slot`] – a value of the program. Slots `0..args.len()` are the arguments, the next `constants.len()` are the
+//!   constants, all others are assigned exactly once, by a run or by the epilogue.
+//! * [`Local`] – a value inside a node's body: `0..inputs` are its inputs, the others are results of its calls.
+//!
+//! Not here: serialization rules beyond derives (see [`crate::value`], [`crate::file`]) and checks
+//! (see [`crate::validate`]).
+
+use serde::{Deserialize, Serialize};
+
+use crate::value::ArgValue;
+
+/// Index of a node in [`Step::nodes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+/// Index of a value of the program: arguments first, then constants, then what runs produce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Slot(pub u32);
+
+/// Index of a value inside one node's body: its inputs first, then results of its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Local(pub u32);
+
+impl NodeId {
+    /// The index as `usize`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+impl Slot {
+    /// The index as `usize`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+impl Local {
+    /// The index as `usize`.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One training step. Made by `rk-translate --to step`, executed by `rk-run`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// Name of the function that was translated, for messages.
+    pub name: String,
+    /// Where parameters, buffers and inputs come from; `None` for hand-written IR, whose arguments are synthesized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Device that the step was recorded and measured on: `cpu` or `cuda`.
+    pub device: String,
+    /// Bytes to which the size of each value is rounded up in planned numbers.
+    pub alignment: u64,
+    /// What the planner promised.
+    pub plan: Plan,
+    /// Inputs, parameters and buffers, in the order of the function's arguments: slots `0..args.len()`.
+    pub args: Vec<Arg>,
+    /// Tensors baked into the trace: the slots after the arguments. Resident.
+    pub constants: Vec<Constant>,
+    /// Every node once, in the original order of execution.
+    pub nodes: Vec<Node>,
+    /// What to execute.
+    pub program: Program,
+    /// Results of the step, in the order of the function's results.
+    pub outputs: Vec<Output>,
+}
+
+/// The archive that a step was recorded from (`rk.source` of the module).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// Path of the `torch.jit.trace` archive as `rk-import` was given it.
+    pub archive: String,
+    /// SHA-256 of that file, 64 hexadecimal digits.
+    pub sha256: String,
+    /// `sum`, `mean`, `output:N` or `none`, as given to `rk-import --loss`.
+    pub loss: String,
+    /// Seed of the default generator and of synthesized inputs.
+    pub seed: u64,
+    /// Input specifications (`f32[8,3,224,224]`), in the order of `forward`'s arguments.
+    #[serde(default)]
+    pub inputs: Vec<String>,
+    /// File with the inputs themselves, when `rk-import --input FILE.pt` was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs_file: Option<String>,
+}
+
+/// The planner's numbers (attributes `rk.budget`, `rk.peak`, ... of the scheduled function). Bytes have the scope
+/// `activations` of `docs/ir.md`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Plan {
+    /// The budget; `None`: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_bytes: Option<u64>,
+    /// Peak of this program as planned.
+    pub planned_peak_bytes: u64,
+    /// Bytes of one arena that holds every value at its planned offset; at least the peak of values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arena_bytes: Option<u64>,
+    /// Planned peak of the schedule that recomputes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_peak_bytes: Option<u64>,
+    /// Planned time of this program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_ns: Option<u64>,
+    /// Planned time of the schedule that recomputes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_time_ns: Option<u64>,
+    /// Proven lower bound of the time within the budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lower_bound_ns: Option<u64>,
+    /// `optimal`, `feasible`, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Which solver made the plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solver: Option<String>,
+}
+
+/// What an argument of the step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Role {
+    /// A tensor that the caller hands to `forward`.
+    Input,
+    /// A parameter of the model; only trainable ones have gradients and are updated.
+    Parameter {
+        /// `requires_grad` of the parameter.
+        trainable: bool,
+    },
+    /// State of the model that is not trained by gradients (running statistics, counters).
+    Buffer,
+}
+
+/// One argument of the step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arg {
+    /// Module path of a parameter or buffer (`layer1.0.conv1.weight`), name of an input.
+    pub name: String,
+    /// Other names of the same storage (tied parameters).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
+    /// Input, parameter or buffer.
+    pub role: Role,
+    /// Type of the tensor.
+    pub spec: TensorSpec,
+}
+
+/// Element type, shape and layout of a tensor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorSpec {
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes.
+    pub shape: Vec<i64>,
+    /// Element strides; `None`: row-major contiguous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strides: Option<Vec<i64>>,
+    /// Bytes of the storage when it is longer than shape and strides span.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_bytes: Option<u64>,
+}
+
+impl TensorSpec {
+    /// Number of elements.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().map(|&s| s.max(0) as u64).product()
+    }
+
+    /// Element strides, written out for contiguous tensors as well.
+    pub fn full_strides(&self) -> Vec<i64> {
+        if let Some(strides) = &self.strides {
+            return strides.clone();
+        }
+        let mut strides = vec![1i64; self.shape.len()];
+        for i in (0..self.shape.len().saturating_sub(1)).rev() {
+            strides[i] = strides[i + 1].saturating_mul(self.shape[i + 1].max(1));
+        }
+        strides
+    }
+
+    /// Bytes of the storage: as given, else `(1 + Σ (size−1)·stride) · element size`, 0 when a size is 0.
+    pub fn bytes(&self) -> u64 {
+        if let Some(bytes) = self.storage_bytes {
+            return bytes;
+        }
+        if self.shape.contains(&0) {
+            return 0;
+        }
+        let span: i64 =
+            self.shape.iter().zip(self.full_strides()).map(|(&n, s)| (n - 1).saturating_mul(s)).sum();
+        (span.max(0) as u64 + 1) * self.dtype.bytes()
+    }
+}
+
+/// Element types, spelled as in the IR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum DType {
+    #[serde(rename = "f64")]
+    F64,
+    #[serde(rename = "f32")]
+    F32,
+    #[serde(rename = "f16")]
+    F16,
+    #[serde(rename = "bf16")]
+    Bf16,
+    #[serde(rename = "i64")]
+    I64,
+    #[serde(rename = "i32")]
+    I32,
+    #[serde(rename = "i16")]
+    I16,
+    #[serde(rename = "i8")]
+    I8,
+    #[serde(rename = "ui8")]
+    U8,
+    #[serde(rename = "i1")]
+    Bool,
+    #[serde(rename = "complex<f32>")]
+    C64,
+    #[serde(rename = "complex<f64>")]
+    C128,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::F16 | DType::Bf16 | DType::I16 => 2,
+            DType::F32 | DType::I32 => 4,
+            DType::F64 | DType::I64 | DType::C64 => 8,
+            DType::C128 => 16,
+        }
+    }
+
+    /// Is it a real or complex floating-point type?
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::Bf16 | DType::C64 | DType::C128)
+    }
+
+    /// Number of this type in torch (`c10::ScalarType`), as ATen operators take it.
+    pub fn torch_code(self) -> i64 {
+        match self {
+            DType::U8 => 0,
+            DType::I8 => 1,
+            DType::I16 => 2,
+            DType::I32 => 3,
+            DType::I64 => 4,
+            DType::F16 => 5,
+            DType::F32 => 6,
+            DType::F64 => 7,
+            DType::C64 => 9,
+            DType::C128 => 10,
+            DType::Bool => 11,
+            DType::Bf16 => 15,
+        }
+    }
+}
+
+/// A tensor baked into the trace.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constant {
+    /// Name for messages.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Type of the tensor.
+    pub spec: TensorSpec,
+    /// Its elements in row-major order of the indices, whatever the strides.
+    pub data: Data,
+}
+
+/// Elements of a constant as little-endian bytes in hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data {
+    /// One element, repeated.
+    Splat(String),
+    /// All elements.
+    Hex(String),
+}
+
+/// One real computation: what the planner runs, drops and runs again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// Symbol of the node, with its module path (`layer1.0.conv1`).
+    pub name: String,
+    /// Number of inputs: locals `0..inputs`.
+    pub inputs: u32,
+    /// Calls in order of execution.
+    pub ops: Vec<Call>,
+    /// What the node yields.
+    pub outputs: Vec<NodeOutput>,
+    /// The body mutates this input, and the first output is its new version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overwrites: Option<u32>,
+    /// Draws from the default generator of the device.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub random: bool,
+    /// Has a side effect that cannot be left out on a second run: it runs once per step (S5).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub once: bool,
+    /// Belongs to the backward pass; for people only.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub backward: bool,
+    /// Time of one run, 0 when unknown.
+    #[serde(default)]
+    pub time_ns: u64,
+    /// Bytes needed only while the node runs.
+    #[serde(default)]
+    pub workspace_bytes: u64,
+}
+
+/// One result of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeOutput {
+    /// The local that holds it when the body ends.
+    pub local: Local,
+    /// Bytes of its storage, not rounded; 0 for an undefined tensor.
+    pub bytes: u64,
+}
+
+/// One ATen operator call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// `aten.add.Tensor`: namespace, name, overload (`default` for the empty one).
+    pub op: String,
+    /// Arguments in schema order; trailing ones may be left out when the schema has defaults.
+    pub args: Vec<ArgValue>,
+    /// Where each result goes: a local in a node, a slot in the epilogue; `None`: not kept.
+    pub results: Vec<Option<u32>>,
+    /// Positions in `args` that hold state of the model: a second run of the node passes `None` there (S5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<u32>,
+}
+
+/// A schedule in executable form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Number of slots, arguments and constants included.
+    pub slots: u32,
+    /// What to execute, in order.
+    pub instrs: Vec<Instr>,
+    /// Views that feed the outputs; their value arguments and results are slots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub epilogue: Vec<Call>,
+    /// The slot of each of [`Step::outputs`].
+    pub outputs: Vec<Slot>,
+}
+
+/// One instruction of the program.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instr {
+    /// Executes a node.
+    Run(Run),
+    /// Frees a value.
+    Drop(Slot),
+}
+
+/// One execution of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Which node.
+    pub node: NodeId,
+    /// Not its first run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub again: bool,
+    /// Hands the storage of operand `overwrites` over to the first output; the operand is gone afterwards, without a
+    /// drop. Without it a node that overwrites works on a copy.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overwrite: bool,
+    /// Operands.
+    pub inputs: Vec<Slot>,
+    /// Where the outputs go.
+    pub outputs: Vec<Slot>,
+    /// Saves the generator state from before this run there (S4). First runs of random nodes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_out: Option<Slot>,
+    /// Runs with this generator state, and puts the current one back (S4). Second runs of random nodes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_in: Option<Slot>,
+}
+
+/// What a result of the step is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputRole {
+    /// The scalar that backward starts from.
+    Loss,
+    /// A tensor that `forward` returned.
+    Output,
+    /// The gradient of a trainable parameter; its storage does not count as an activation.
+    Gradient,
+}
+
+/// One result of the step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// Loss, output or gradient.
+    pub role: OutputRole,
+    /// `loss`, the path of an output (`0`, `1.hidden.2`), or the name of the parameter.
+    pub name: String,
+}
+
+fn is_false(b: &bool) -> bool {
+    !*b
+}
+
+impl Step {
+    /// Number of slots that exist before the program starts: arguments and constants.
+    pub fn resident(&self) -> u32 {
+        (self.args.len() + self.constants.len()) as u32
+    }
+
+    /// A name for a slot as the user knows it: an argument's or constant's own, else `%12`.
+    pub fn slot_name(&self, slot: Slot) -> String {
+        let i = slot.index();
+        if let Some(arg) = self.args.get(i) {
+            arg.name.clone()
+        } else if let Some(c) = self.constants.get(i - self.args.len()) {
+            if c.name.is_empty() { format!("constant{}", i - self.args.len()) } else { c.name.clone() }
+        } else {
+            format!("%{i}")
+        }
+    }
+
+    /// Bytes of a saved generator state on the step's device.
+    pub fn generator_bytes(&self) -> u64 {
+        if self.device.starts_with("cuda") { 16 } else { 5056 }
+    }
+}
