@@ -11,8 +11,8 @@
 //! | [`file`] | reading and writing, the version check, one clear line for a bad file |
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
-//! | [`account`] | live bytes per instruction, by the rules of `docs/ir.md` |
-//! | [`explain`] | the program as text, one line per instruction |
+//! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |
+//! | [`mod@explain`] | the program as text, one line per instruction |
 //!
 //! Not here: torch (see `rk-runtime`), MLIR (see `rk-codegen`), decisions of any kind.
 

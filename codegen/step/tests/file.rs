@@ -1,0 +1,112 @@
+//! Step files: what is written can be read, and every bad file gets one clear line.
+
+mod sample;
+
+use rk_step::{ArgValue, StepError, file};
+
+fn text() -> String {
+    file::print(&sample::block()).unwrap()
+}
+
+fn refuse(text: &str) -> String {
+    file::parse(text.as_bytes(), "block.rkx").unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("block.rkx");
+    rk_step::write(&sample::block(), &path).unwrap();
+    assert_eq!(rk_step::read(&path).unwrap(), sample::block());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file stays");
+}
+
+#[test]
+fn the_text_form() {
+    insta::assert_snapshot!(text());
+}
+
+#[test]
+fn floats_come_back_with_the_same_bits() {
+    let floats =
+        [0.1, -0.0, 1e-45, 5e-324, 1.0 / 3.0, f64::MAX, f64::INFINITY, f64::NEG_INFINITY, 9007199254740993.0];
+    for x in floats {
+        let json = serde_json::to_string(&ArgValue::Float(x)).unwrap();
+        let ArgValue::Float(y) = serde_json::from_str(&json).unwrap() else { panic!("{json}") };
+        assert_eq!(x.to_bits(), y.to_bits(), "{json}");
+    }
+    let nan = serde_json::to_string(&ArgValue::Float(f64::NAN)).unwrap();
+    assert!(matches!(serde_json::from_str(&nan).unwrap(), ArgValue::Float(x) if x.is_nan()), "{nan}");
+}
+
+#[test]
+fn arguments_come_back() {
+    let args = vec![
+        ArgValue::None,
+        ArgValue::Bool(true),
+        ArgValue::Int(i64::MIN),
+        ArgValue::Str("mean".into()),
+        ArgValue::List(vec![ArgValue::Value(3), ArgValue::None, ArgValue::Int(-1)]),
+    ];
+    let json = serde_json::to_string(&args).unwrap();
+    insta::assert_snapshot!(json, @r#"[null,true,-9223372036854775808,"mean",[{"v":3},null,-1]]"#);
+    assert_eq!(serde_json::from_str::<Vec<ArgValue>>(&json).unwrap(), args);
+}
+
+#[test]
+fn another_version_is_refused_by_its_version() {
+    let other = text().replace("\"version\": 1", "\"version\": 7").replace("\"nodes\"", "\"knots\"");
+    insta::assert_snapshot!(refuse(&other), @"block.rkx: step format version 7 (written by rk 0.1.0), but this rk reads version 1; translate the step again");
+}
+
+#[test]
+fn truncated_anywhere() {
+    let whole = text();
+    for cut in (1..whole.len() - 3).step_by(97) {
+        let message = refuse(&whole[..cut]);
+        assert!(message.contains("truncated"), "cut at {cut}: {message}");
+    }
+    let half = &whole[..whole.len() / 2];
+    insta::assert_snapshot!(refuse(half), @"block.rkx: the file ends early, at line 19: it is truncated");
+}
+
+#[test]
+fn foreign_files() {
+    let messages: Vec<String> =
+        ["", "module {}\n", "PK\u{3}\u{4}", "[1, 2]", "{\"a\": 1}"].into_iter().map(refuse).collect();
+    insta::assert_snapshot!(messages.join("\n"), @r#"
+    block.rkx: not a step file (it is empty); `rk-translate --to step` writes one
+    block.rkx: not a step file (it is not a JSON object); `rk-translate --to step` writes one
+    block.rkx: not a step file (it is not a JSON object); `rk-translate --to step` writes one
+    block.rkx: not a step file (it is not a JSON object); `rk-translate --to step` writes one
+    block.rkx: not a step file (it has no "format": "rk-step"); `rk-translate --to step` writes one
+    "#);
+}
+
+#[test]
+fn broken_fields() {
+    let cases = [
+        ("\"nodes\"", "\"knots\""),
+        ("\"alignment\": 64", "\"alignment\": \"64\""),
+        ("\"f32\"", "\"f33\""),
+        ("{\"f\":\"0.1\"}", "{\"f\":\"zero\"}"),
+        ("{\"f\":\"0.1\"}", "{\"g\":0}"),
+        ("\"slots\": 6", "\"slots\": -6"),
+    ];
+    let messages: Vec<String> = cases
+        .into_iter()
+        .map(|(from, to)| {
+            assert!(text().contains(from), "{from}");
+            refuse(&text().replace(from, to))
+        })
+        .collect();
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn a_missing_file_and_an_unwritable_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = folder.path().join("absent/block.rkx");
+    assert!(matches!(rk_step::read(&absent), Err(StepError::Io { .. })));
+    assert!(matches!(rk_step::write(&sample::block(), &absent), Err(StepError::Io { .. })));
+}
