@@ -38,10 +38,13 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod arena;
 pub mod base;
 pub mod graph;
+pub mod json;
 pub mod judge;
 pub mod schedule;
+pub mod text;
 pub mod units;
 
 pub use base::{base_trace, working_set};
