@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`model`] | the types of the file, plain data |
 //! | [`value`] | arguments of an ATen call, floats kept exactly |
-//! | [`file`] | reading and writing, the version check, one clear line for a bad file |
+//! | [`mod@file`] | reading and writing, the version check, one clear line for a bad file |
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
 //! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |

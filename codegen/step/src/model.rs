@@ -345,7 +345,7 @@ pub struct Call {
     /// Arguments in schema order; trailing ones may be left out when the schema has defaults.
     pub args: Vec<ArgValue>,
     /// Where each tensor result goes: a local in a node, a slot in the epilogue; `None`: not kept. A result that is a
-    /// list of tensors stands for its elements; results that are not tensors do not count. May end early.
+    /// list of tensors stands for its elements; results that are not tensors do not count.
     pub results: Vec<Option<u32>>,
     /// Positions in `args` that hold state of the model: a second run of the node passes `None` there (S5).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
