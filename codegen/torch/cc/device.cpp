@@ -1,0 +1,97 @@
+// Generators and devices. CUDA is never linked: libtorch_cuda is loaded by name, and all later calls go through
+// the registries of libc10 and libtorch_cpu.
+#include "common.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <dlfcn.h>
+
+namespace {
+
+c10::Device device_of(int32_t type, int32_t index) {
+  TORCH_CHECK(type == 0 || type == 1, "device type ", type, " is unknown");
+  if (type == 0) return c10::Device(c10::DeviceType::CPU);
+  TORCH_CHECK(c10::GetAllocator(c10::DeviceType::CUDA) != nullptr, "CUDA is not loaded");
+  return c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+c10::DeviceAllocator& cuda_allocator() {
+  // getDeviceAllocator asserts when there is none.
+  TORCH_CHECK(c10::GetAllocator(c10::DeviceType::CUDA) != nullptr, "CUDA is not loaded");
+  return *c10::getDeviceAllocator(c10::DeviceType::CUDA);
+}
+
+} // namespace
+
+extern "C" {
+
+const char* rk_seed(int32_t type, int32_t index, uint64_t seed) {
+  return rk::guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(device_of(type, index));
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(seed);
+  });
+}
+
+const char* rk_generator_get(int32_t type, int32_t index, at::Tensor** out) {
+  return rk::guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(device_of(type, index));
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    *out = new at::Tensor(generator.get_state());
+  });
+}
+
+const char* rk_generator_set(int32_t type, int32_t index, const at::Tensor* state) {
+  return rk::guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(device_of(type, index));
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_state(*state);
+  });
+}
+
+const char* rk_cuda_load(const char* folder, int32_t* devices) {
+  return rk::guarded([&] {
+    const std::string path = std::string(folder) + "/libtorch_cuda.so";
+    // Global, because its own registration code and later libraries look symbols up by name.
+    if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+      const char* why = dlerror();
+      TORCH_CHECK(false, "cannot load libtorch_cuda.so: ", why == nullptr ? "unknown reason" : why);
+    }
+    *devices = static_cast<int32_t>(at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0);
+    if (*devices > 0) at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  });
+}
+
+const char* rk_device_synchronize(int32_t type, int32_t index) {
+  return rk::guarded([&] {
+    const auto device = device_of(type, index);
+    if (!device.is_cuda()) return;
+    c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  });
+}
+
+const char* rk_cuda_memory(int32_t index, int64_t* current, int64_t* peak) {
+  return rk::guarded([&] {
+    const auto stats = cuda_allocator().getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    // Index 0 of each array is the sum over the pools.
+    *current = stats.requested_bytes[0].current;
+    *peak = stats.requested_bytes[0].peak;
+  });
+}
+
+const char* rk_cuda_reset_peak(int32_t index) {
+  return rk::guarded([&] { cuda_allocator().resetPeakStats(static_cast<c10::DeviceIndex>(index)); });
+}
+
+const char* rk_threads(int32_t set, int32_t* out) {
+  return rk::guarded([&] {
+    if (set > 0) at::set_num_threads(set);
+    *out = at::get_num_threads();
+  });
+}
+
+} // extern "C"

@@ -1,0 +1,94 @@
+// Every symbol that crosses the border between Rust and libtorch, one comment each.
+//
+// Conventions. A function returns NULL when it succeeded, else an error text to be freed with rk_string_free;
+// nothing ever throws across the border. `at::Tensor*` is the handle of the tch crate (C_tensor*). A tensor
+// handed *in* is borrowed; a tensor handed *out* is a new handle that the caller owns.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace at {
+class Tensor;
+}
+
+extern "C" {
+
+// One argument or result in preorder: a list is followed by its `len` elements.
+struct RkCell {
+  uint32_t tag;     // RkTag
+  uint32_t len;     // elements of a list, bytes of a string
+  uint64_t payload; // pointer, slot index, integer, bits of a double, 0 or 1
+};
+enum RkTag : uint32_t {
+  RK_NONE = 0,   // none, or an undefined tensor
+  RK_TENSOR = 1, // at::Tensor*
+  RK_SLOT = 2,   // index into RkSlots (prepared calls only)
+  RK_INT = 3,
+  RK_FLOAT = 4,
+  RK_BOOL = 5,
+  RK_STR = 6, // const char*, not terminated
+  RK_LIST = 7,
+};
+
+struct RkOp;       // an operator handle
+struct RkCall;     // a call whose arguments have been converted once
+struct RkSlots;    // the tensors of a running step, by index
+struct RkArchive;  // a loaded torch.jit archive
+struct RkStep;     // an archive with inputs and a loss: one training step
+struct RkRecorder; // what one run of a step did
+
+// ---- common.cpp
+// Frees an error text or a string result.
+void rk_string_free(const char* text);
+// Frees a byte buffer handed out by this library.
+void rk_bytes_free(uint8_t* bytes);
+
+// ---- dispatch.cpp
+// Finds `name` ("aten::add") with `overload` ("Tensor", "" for default). Handles live for ever.
+const char* rk_op_find(const char* name, const char* overload, RkOp** out);
+// The schema as text, e.g. "aten::relu(Tensor self) -> Tensor".
+const char* rk_op_schema(const RkOp* op, const char** out);
+// Calls `op` below autograd. Results stay in a buffer of the calling thread until its next call; tensors in it
+// are owned by the caller.
+const char* rk_op_call(const RkOp* op, const RkCell* args, size_t n, const RkCell** out, size_t* out_n);
+// Converts the arguments once. `outs[i]` is the slot of the i-th tensor result (lists flattened), -1 to discard it.
+const char* rk_call_new(const RkOp* op, const RkCell* args, size_t n, const int32_t* outs, size_t n_outs, RkCall** out);
+// Runs a prepared call on the tensors in `slots`, below autograd.
+const char* rk_call_run(const RkCall* call, RkSlots* slots);
+void rk_call_free(RkCall* call);
+
+RkSlots* rk_slots_new(size_t n);
+void rk_slots_free(RkSlots* slots);
+// Puts another reference to `tensor` into slot i (NULL: undefined).
+const char* rk_slots_set(RkSlots* slots, size_t i, const at::Tensor* tensor);
+// A new handle to the tensor in slot i; NULL when undefined.
+const char* rk_slots_get(const RkSlots* slots, size_t i, at::Tensor** out);
+// Drops the reference in slot i.
+const char* rk_slots_clear(RkSlots* slots, size_t i);
+// Lets slot `to` share what slot `from` holds.
+const char* rk_slots_copy(RkSlots* slots, size_t from, size_t to);
+
+// ---- memory.cpp
+// Makes the counting allocator torch's CPU allocator; idempotent. Earlier tensors keep their own allocator.
+const char* rk_memory_install(void);
+// Bytes requested and not yet freed; their maximum since the last reset; the number of allocations ever made.
+void rk_memory_read(int64_t* current, int64_t* peak, int64_t* count);
+// Sets the peak to the current level.
+void rk_memory_reset_peak(void);
+
+// ---- device.cpp
+// Seeds the default generator of the device (type 0 cpu, 1 cuda).
+const char* rk_seed(int32_t type, int32_t index, uint64_t seed);
+// A copy of the generator's state as a byte tensor (CPU: 5056 bytes), and back.
+const char* rk_generator_get(int32_t type, int32_t index, at::Tensor** out);
+const char* rk_generator_set(int32_t type, int32_t index, const at::Tensor* state);
+// Loads libtorch_cuda from `folder` and says how many devices there are.
+const char* rk_cuda_load(const char* folder, int32_t* devices);
+// Waits for everything queued on the device.
+const char* rk_device_synchronize(int32_t type, int32_t index);
+// The caching allocator's requested bytes: now, and at most since the last reset.
+const char* rk_cuda_memory(int32_t index, int64_t* current, int64_t* peak);
+const char* rk_cuda_reset_peak(int32_t index);
+// Number of threads that operators use; 0 asks only.
+const char* rk_threads(int32_t set, int32_t* out);
+}

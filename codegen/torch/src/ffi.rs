@@ -1,0 +1,78 @@
+//! The symbols of `cc/shim.h`, which documents each.
+
+use std::ffi::{c_char, c_void};
+
+/// `at::Tensor*`, the handle of the tch crate.
+pub type RawTensor = *mut c_void;
+
+/// One argument or result in preorder (`RkCell`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    pub tag: u32,
+    pub len: u32,
+    pub payload: u64,
+}
+
+pub const NONE: u32 = 0;
+pub const TENSOR: u32 = 1;
+pub const SLOT: u32 = 2;
+pub const INT: u32 = 3;
+pub const FLOAT: u32 = 4;
+pub const BOOL: u32 = 5;
+pub const STR: u32 = 6;
+pub const LIST: u32 = 7;
+
+macro_rules! opaque {
+    ($($name:ident),*) => { $(
+        #[repr(C)]
+        pub struct $name { _private: [u8; 0] }
+    )* };
+}
+opaque!(Op, Call, RawSlots);
+
+type Status = *const c_char;
+
+unsafe extern "C" {
+    pub fn rk_string_free(text: *const c_char);
+
+    pub fn rk_op_find(name: *const c_char, overload: *const c_char, out: *mut *mut Op) -> Status;
+    pub fn rk_op_schema(op: *const Op, out: *mut *const c_char) -> Status;
+    pub fn rk_op_call(
+        op: *const Op,
+        args: *const Cell,
+        n: usize,
+        out: *mut *const Cell,
+        out_n: *mut usize,
+    ) -> Status;
+    pub fn rk_call_new(
+        op: *const Op,
+        args: *const Cell,
+        n: usize,
+        outs: *const i32,
+        n_outs: usize,
+        out: *mut *mut Call,
+    ) -> Status;
+    pub fn rk_call_run(call: *const Call, slots: *mut RawSlots) -> Status;
+    pub fn rk_call_free(call: *mut Call);
+
+    pub fn rk_slots_new(n: usize) -> *mut RawSlots;
+    pub fn rk_slots_free(slots: *mut RawSlots);
+    pub fn rk_slots_set(slots: *mut RawSlots, i: usize, tensor: RawTensor) -> Status;
+    pub fn rk_slots_get(slots: *const RawSlots, i: usize, out: *mut RawTensor) -> Status;
+    pub fn rk_slots_clear(slots: *mut RawSlots, i: usize) -> Status;
+    pub fn rk_slots_copy(slots: *mut RawSlots, from: usize, to: usize) -> Status;
+
+    pub fn rk_memory_install() -> Status;
+    pub fn rk_memory_read(current: *mut i64, peak: *mut i64, count: *mut i64);
+    pub fn rk_memory_reset_peak();
+
+    pub fn rk_seed(kind: i32, index: i32, seed: u64) -> Status;
+    pub fn rk_generator_get(kind: i32, index: i32, out: *mut RawTensor) -> Status;
+    pub fn rk_generator_set(kind: i32, index: i32, state: RawTensor) -> Status;
+    pub fn rk_cuda_load(folder: *const c_char, devices: *mut i32) -> Status;
+    pub fn rk_device_synchronize(kind: i32, index: i32) -> Status;
+    pub fn rk_cuda_memory(index: i32, current: *mut i64, peak: *mut i64) -> Status;
+    pub fn rk_cuda_reset_peak(index: i32) -> Status;
+    pub fn rk_threads(set: i32, out: *mut i32) -> Status;
+}
