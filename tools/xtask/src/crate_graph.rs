@@ -1,0 +1,300 @@
+//! The arrows between the crates: read from docs/architecture.md, compared with what `cargo metadata` says.
+//!
+//! The document has two tables. *Crates* gives for each crate its folder, the crates of ours that it may depend on, and
+//! the families that it must not reach, directly or through anything it depends on. *Families* says which crates a
+//! family is. The picture cannot lie, because an arrow that it does not have fails the tests.
+//! A `may` is a ceiling: an arrow that is drawn but not used is no error.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::checkout::Checkout;
+
+const PAGE: &str = "docs/architecture.md";
+
+/// What the document says of one crate.
+struct Room {
+    folder: String,
+    may_use: BTreeSet<String>,
+    must_not_reach: BTreeSet<String>,
+}
+
+/// The two tables of the document.
+struct Drawing {
+    rooms: BTreeMap<String, Room>,
+    families: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// One package of the resolved workspace.
+struct Package {
+    name: String,
+    /// Relative to the root; only for packages of the workspace.
+    folder: Option<String>,
+    /// Names of ours among the direct dependencies of every kind: normal, build and dev.
+    uses: BTreeSet<String>,
+    /// Ids of the dependencies that end up in what is built: normal and build.
+    builds_with: Vec<String>,
+}
+
+/// Prints what differs from the drawing.
+///
+/// # Errors
+/// When something differs, or the drawing cannot be read.
+pub fn run(checkout: &Checkout) -> Result<()> {
+    let drawing = Drawing::parse(&checkout.read(PAGE)?)?;
+    // For one platform only: else cargo downloads what other systems need.
+    let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let metadata = checkout.metadata(&["--locked", "--all-features", "--filter-platform", &platform])?;
+    let root = metadata["workspace_root"].as_str().context("cargo metadata names no root")?.to_owned();
+    let packages = packages(&metadata, &root)?;
+    let wrong = compare(&drawing, &packages);
+    if wrong.is_empty() {
+        eprintln!("crate graph: {} crates are as drawn in {PAGE}", drawing.rooms.len());
+        return Ok(());
+    }
+    bail!("the crates are not as drawn in {PAGE}:\n  {}", wrong.join("\n  "))
+}
+
+impl Drawing {
+    fn parse(page: &str) -> Result<Self> {
+        let mut rooms = BTreeMap::new();
+        for row in table(page, "crate-graph")? {
+            let [_world, names, folder, may_use, must_not] = row.as_slice() else {
+                bail!("{PAGE}: a row of the crate table has {} cells instead of 5", row.len());
+            };
+            let [name] = code(names)[..] else { bail!("{PAGE}: `{names}` names no single crate") };
+            let [folder] = code(folder)[..] else { bail!("{PAGE}: {name} has no single folder") };
+            let must_not_reach = must_not.split(',').map(str::trim).filter(|word| !["", "–"].contains(word));
+            let room = Room {
+                folder: folder.to_owned(),
+                may_use: code(may_use).into_iter().map(str::to_owned).collect(),
+                must_not_reach: must_not_reach.map(str::to_owned).collect(),
+            };
+            if rooms.insert(name.to_owned(), room).is_some() {
+                bail!("{PAGE}: {name} is drawn twice");
+            }
+        }
+        let mut families = BTreeMap::new();
+        for row in table(page, "crate-families")? {
+            let [family, members] = row.as_slice() else { bail!("{PAGE}: a family has two cells") };
+            families.insert(family.clone(), code(members).into_iter().map(str::to_owned).collect());
+        }
+        let drawing = Self { rooms, families };
+        for (name, room) in &drawing.rooms {
+            if let Some(word) = room.must_not_reach.iter().find(|word| !drawing.families.contains_key(*word))
+            {
+                bail!("{PAGE}: {name} must not reach `{word}`, which is no family");
+            }
+        }
+        Ok(drawing)
+    }
+}
+
+/// The cells of the Markdown table between `<!-- NAME -->` and `<!-- /NAME -->`, without its head.
+fn table(page: &str, name: &str) -> Result<Vec<Vec<String>>> {
+    let between = page.split_once(&format!("<!-- {name} -->")).and_then(|(_, rest)| {
+        let (inside, _) = rest.split_once(&format!("<!-- /{name} -->"))?;
+        Some(inside)
+    });
+    let inside = between.with_context(|| format!("{PAGE} has no table between <!-- {name} --> marks"))?;
+    let rows = inside.lines().filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
+    Ok(rows.skip(2).map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect()).collect())
+}
+
+/// The words in backticks.
+fn code(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+/// A door: a program or a package that people use. It may know everything, and nothing may know it.
+fn is_door(folder: &str) -> bool {
+    folder.starts_with("tools/") || folder == "frontend/python"
+}
+
+fn packages(metadata: &Value, root: &str) -> Result<BTreeMap<String, Package>> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let members: BTreeSet<String> = list(&metadata["workspace_members"]).iter().map(&text).collect();
+    let all = list(&metadata["packages"]);
+    let is_ours = |package: &Value| members.contains(&text(&package["id"]));
+    let ours: BTreeSet<String> = all.iter().filter(|p| is_ours(p)).map(|p| text(&p["name"])).collect();
+    let mut found = BTreeMap::new();
+    for package in &all {
+        let manifest = text(&package["manifest_path"]);
+        let folder =
+            manifest.strip_prefix(root).map(|rest| rest.trim_end_matches("Cargo.toml").trim_matches('/'));
+        let dependencies = list(&package["dependencies"]);
+        let uses = dependencies.iter().map(|used| text(&used["name"])).filter(|name| ours.contains(name));
+        let entry = Package {
+            name: text(&package["name"]),
+            folder: folder.filter(|_| is_ours(package)).map(str::to_owned),
+            uses: uses.collect(),
+            builds_with: Vec::new(),
+        };
+        found.insert(text(&package["id"]), entry);
+    }
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let built =
+            |dependency: &&Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev");
+        let dependencies = list(&node["deps"]);
+        let built = dependencies.iter().filter(built).map(|dependency| text(&dependency["pkg"])).collect();
+        let id = text(&node["id"]);
+        found.get_mut(&id).with_context(|| format!("cargo metadata resolves an unknown {id}"))?.builds_with =
+            built;
+    }
+    Ok(found)
+}
+
+/// Everything that differs, one line each, in the order of the crates' names.
+fn compare(drawing: &Drawing, packages: &BTreeMap<String, Package>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let doors: BTreeSet<&str> = packages
+        .values()
+        .filter(|package| package.folder.as_deref().is_some_and(is_door))
+        .map(|package| package.name.as_str())
+        .collect();
+    let ours = || packages.iter().filter_map(|(id, package)| Some((id, package, package.folder.as_deref()?)));
+    for (id, Package { name, uses, .. }, folder) in ours() {
+        for used in uses.iter().filter(|used| doors.contains(used.as_str())) {
+            wrong.push(format!("{name} -> {used}: nothing may depend on what lies in tools/"));
+        }
+        let Some(room) = drawing.rooms.get(name) else {
+            if !is_door(folder) {
+                wrong.push(format!("{name} ({folder}) is not drawn"));
+            }
+            continue;
+        };
+        if room.folder != folder {
+            wrong.push(format!("{name} is drawn in {} and lies in {folder}", room.folder));
+        }
+        if !is_door(folder) {
+            for used in
+                uses.iter().filter(|used| !doors.contains(used.as_str()) && !room.may_use.contains(*used))
+            {
+                wrong.push(format!("{name} -> {used}: this arrow is not drawn"));
+            }
+        }
+        for family in &room.must_not_reach {
+            if let Some(path) = path_to(packages, id, &drawing.families[family]) {
+                wrong.push(format!("{name} must not reach {family}, but does: {}", path.join(" -> ")));
+            }
+        }
+    }
+    let present: BTreeSet<&str> = ours().map(|(_, package, _)| package.name.as_str()).collect();
+    for name in drawing.rooms.keys().filter(|name| !present.contains(name.as_str())) {
+        wrong.push(format!("{name} is drawn and does not exist"));
+    }
+    wrong.sort();
+    wrong
+}
+
+/// The shortest way from a package to one of `targets` along what is built, if there is one.
+fn path_to(
+    packages: &BTreeMap<String, Package>,
+    from: &str,
+    targets: &BTreeSet<String>,
+) -> Option<Vec<String>> {
+    let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut queue = std::collections::VecDeque::from([from]);
+    while let Some(id) = queue.pop_front() {
+        let package = packages.get(id)?;
+        if id != from && targets.contains(&package.name) {
+            let mut path = vec![package.name.clone()];
+            let mut at = id;
+            while let Some(before) = came_from.get(at) {
+                at = before;
+                path.push(packages[at].name.clone());
+            }
+            path.reverse();
+            return Some(path);
+        }
+        for next in &package.builds_with {
+            if next != from && !came_from.contains_key(next.as_str()) {
+                came_from.insert(next, id);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_graph_is_as_drawn() -> Result<()> {
+        run(&Checkout::find()?)
+    }
+
+    const PAGE: &str = "\
+<!-- crate-graph -->
+| world | crate | folder | may use | must not reach |
+|---|---|---|---|---|
+| plans | `plan` | `passes/plan` | – | MLIR |
+| plans | `solve` | `passes/solve` | `plan` | MLIR |
+<!-- /crate-graph -->
+<!-- crate-families -->
+| family | crates |
+|---|---|
+| MLIR | `melior` `mlir-sys` |
+<!-- /crate-families -->";
+
+    /// Each line is `name folder: dependencies`, the folder `-` for a crate that is not ours.
+    fn check(crates: &str, expected: &[&str]) -> Result<()> {
+        let mut packages = BTreeMap::new();
+        for line in crates.lines() {
+            let (head, uses) = line.split_once(':').context("no colon")?;
+            let (name, folder) = head.trim().split_once(' ').context("no folder")?;
+            let uses: Vec<String> = uses.split_whitespace().map(str::to_owned).collect();
+            let package = Package {
+                name: name.to_owned(),
+                folder: (folder != "-").then(|| folder.to_owned()),
+                uses: uses
+                    .iter()
+                    .filter(|used| !["melior", "log"].contains(&used.as_str()))
+                    .cloned()
+                    .collect(),
+                builds_with: uses,
+            };
+            packages.insert(name.to_owned(), package);
+        }
+        assert_eq!(compare(&Drawing::parse(PAGE)?, &packages), expected);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_drawn_passes() -> Result<()> {
+        check(
+            "plan passes/plan: log\nsolve passes/solve: plan\nopt tools/opt: solve melior\nlog -:\nmelior -:",
+            &[],
+        )
+    }
+
+    #[test]
+    fn an_arrow_that_is_not_drawn_is_named() -> Result<()> {
+        let expected = ["plan -> solve: this arrow is not drawn"];
+        check("plan passes/plan: solve\nsolve passes/solve:", &expected)
+    }
+
+    #[test]
+    fn a_family_is_found_behind_other_crates() -> Result<()> {
+        let expected = [
+            "plan must not reach MLIR, but does: plan -> log -> melior",
+            "solve must not reach MLIR, but does: solve -> plan -> log -> melior",
+        ];
+        check("plan passes/plan: log\nsolve passes/solve: plan\nlog -: melior\nmelior -:", &expected)
+    }
+
+    #[test]
+    fn doors_and_unknown_crates_are_named() -> Result<()> {
+        let expected = [
+            "extra (passes/extra) is not drawn",
+            "plan -> opt: nothing may depend on what lies in tools/",
+            "solve is drawn and does not exist",
+        ];
+        check("plan passes/plan: opt\nopt tools/opt:\nextra passes/extra:", &expected)
+    }
+}

@@ -1,0 +1,294 @@
+//! `cargo xtask tidy`: the conventions that no compiler checks, as one test.
+//!
+//! Each rule is a function from the project's files to complaints, one line each, naming the file and the line. All
+//! complaints are printed, so that one run is enough to mend them. Rules look at text, not at syntax: they are meant
+//! to catch what people forget, and a rule that needs a parser is a rule for clippy.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use crate::checkout::Checkout;
+use crate::passes_page::{self, Pass};
+
+/// The longest file that needs no reason, in lines.
+const LONG: usize = 500;
+
+/// Longer files, each with its reason.
+const LONG_WITH_REASON: [(&str, &str); 0] = [];
+
+/// Files whose length is nobody's decision, or whose text is not ours.
+const NOT_OURS: [&str; 2] = ["Cargo.lock", "LICENSE-APACHE"];
+
+type LawPlace = (&'static str, fn(&str) -> bool);
+
+/// Where each law is stated, guarded, judged and tested: a name for the message, and which files may hold it.
+const LAW_PLACES: [LawPlace; 4] = [
+    ("the dialect's documentation (dialect/td/Dialect.td)", |file| file == "dialect/td/Dialect.td"),
+    ("the verifier (dialect/src/verify.rs)", |file| file.starts_with("dialect/src/verify")),
+    ("the judge (passes/plan/src/judge.rs)", |file| file.starts_with("passes/plan/src/judge")),
+    ("a test (lit-tests, or a tests folder or module of passes/plan or dialect)", is_law_test),
+];
+
+/// The project's text files by their path, sorted.
+type Files = BTreeMap<String, String>;
+
+/// Checks every rule.
+///
+/// # Errors
+/// Holds all complaints.
+pub fn run(checkout: &Checkout) -> Result<()> {
+    let mut files = Files::new();
+    for file in checkout.files()? {
+        // Binary files have no lines to look at.
+        if let Ok(text) = String::from_utf8(std::fs::read(checkout.path(&file))?) {
+            files.insert(file, text);
+        }
+    }
+    let rules = [headers, sizes, passes, laws, left_overs, machine_paths, licences];
+    let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(&files)).collect();
+    complaints.extend(
+        passes_page::run(checkout, &passes_page::Options { check: true }).err().map(|e| format!("{e:#}")),
+    );
+    if complaints.is_empty() {
+        eprintln!("tidy: {} files keep {} rules", files.len(), rules.len());
+        return Ok(());
+    }
+    bail!("not tidy:\n  {}", complaints.join("\n  "))
+}
+
+fn with_suffix<'a>(files: &'a Files, suffix: &'a str) -> impl Iterator<Item = (&'a String, &'a String)> {
+    files.iter().filter(move |(file, _)| file.ends_with(suffix))
+}
+
+/// Every Rust file opens with prose.
+fn headers(files: &Files) -> Vec<String> {
+    let bare = with_suffix(files, ".rs").filter(|(_, text)| {
+        let first = text.lines().find(|line| !line.trim().is_empty());
+        !first.is_some_and(|line| line.starts_with("//! ") && line.len() > "//! ".len())
+    });
+    bare.map(|(file, _)| {
+        format!("{file}:1: the first line is no `//!` header: what is it, and what is absent?")
+    })
+    .collect()
+}
+
+/// No file is longer than people read, unless the list above says why.
+fn sizes(files: &Files) -> Vec<String> {
+    let source =
+        |file: &str| [".rs", ".cpp", ".cc", ".h", ".td", ".py", ".sh"].iter().any(|end| file.ends_with(end));
+    let reason = |file: &str| LONG_WITH_REASON.iter().find(|(long, _)| *long == file);
+    let mut complaints: Vec<String> = files
+        .iter()
+        .filter(|(file, text)| source(file) && text.lines().count() > LONG && reason(file).is_none())
+        .map(|(file, text)| {
+            format!("{file}: {} lines; above {LONG} it needs a reason in tidy.rs", text.lines().count())
+        })
+        .collect();
+    for (file, _) in LONG_WITH_REASON {
+        if files.get(file).is_none_or(|text| text.lines().count() <= LONG) {
+            complaints
+                .push(format!("{file} needs no reason for its length any more: strike it from tidy.rs"));
+        }
+    }
+    complaints
+}
+
+/// Every pass has its headings, its example and its refusals.
+fn passes(files: &Files) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut examples = Vec::new();
+    for (file, text) in with_suffix(files, ".rs").filter(|(file, _)| file.starts_with("passes/rewrite/src/"))
+    {
+        let pass = match Pass::parse(file, text) {
+            Ok(Some(pass)) => pass,
+            Ok(None) => continue,
+            Err(error) => {
+                complaints.push(format!("{error:#}"));
+                continue;
+            }
+        };
+        let example = pass.example().to_owned();
+        if !example.starts_with("lit-tests/passes/") || !example.ends_with("/example.mlir") {
+            complaints.push(format!(
+                "{file}: the example of {} is no lit-tests/passes/<pass>/example.mlir",
+                pass.name
+            ));
+        }
+        let flag = format!("--{}", pass.name);
+        match files.get(&example) {
+            None => complaints.push(format!("{file}: {} has no {example}", pass.name)),
+            Some(text) if !text.contains("RUN:") || !text.contains(&flag) => {
+                complaints.push(format!("{example}: no RUN line runs {flag}"));
+            }
+            Some(_) => {}
+        }
+        examples.push(example);
+    }
+    for (file, _) in
+        with_suffix(files, "/example.mlir").filter(|(file, _)| file.starts_with("lit-tests/passes/"))
+    {
+        if !examples.contains(file) {
+            complaints.push(format!("{file}: no pass in passes/rewrite/src has this example in its header"));
+        }
+    }
+    complaints
+}
+
+fn is_law_test(file: &str) -> bool {
+    file.starts_with("lit-tests/")
+        || ["passes/plan/", "dialect/"].iter().any(|room| file.starts_with(room)) && file.contains("test")
+}
+
+/// The label of every law stands where it is stated, guarded, judged and tested.
+fn laws(files: &Files) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for law in 1..=7 {
+        for (place, holds) in LAW_PLACES {
+            if !files.iter().any(|(file, text)| holds(file) && names_law(text, law)) {
+                complaints.push(format!("law S{law} is not named in {place}"));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether the text has the label `S3`, as a word or as the start of a name: `S3`, `s3_dropped`, `S3NeverDropped`.
+fn names_law(text: &str, law: u32) -> bool {
+    let letters = text.as_bytes();
+    let label = |at: usize| {
+        letters[at].eq_ignore_ascii_case(&b's')
+            && letters.get(at + 1).is_some_and(|digit| u32::from(digit - b'0') == law)
+            && !letters.get(at + 2).is_some_and(u8::is_ascii_digit)
+            && (at == 0 || !letters[at - 1].is_ascii_alphanumeric())
+    };
+    (0..letters.len()).any(|at| letters.get(at + 1).is_some_and(u8::is_ascii_digit) && label(at))
+}
+
+/// Nothing that was meant for an afternoon is left. The names are put together here, so that this file passes.
+fn left_overs(files: &Files) -> Vec<String> {
+    let words = ["dbg", "todo", "unimplemented"].map(|name| format!("{name}!"));
+    matching_lines(with_suffix(files, ".rs"), |line| words.iter().find(|word| has_word(line, word)).cloned())
+}
+
+/// No path of somebody's machine.
+fn machine_paths(files: &Files) -> Vec<String> {
+    let paths = ["work", "home", "root", "Users", "tmp"].map(|folder| format!("/{folder}/"));
+    let ours = files.iter().filter(|(file, _)| !NOT_OURS.contains(&file.as_str()));
+    matching_lines(ours, |line| paths.iter().find(|path| has_word(line, path)).cloned())
+}
+
+/// One complaint per line in which `found` finds something.
+fn matching_lines<'a>(
+    files: impl Iterator<Item = (&'a String, &'a String)>,
+    found: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (file, text) in files {
+        for (number, line) in text.lines().enumerate() {
+            if let Some(word) = found(line) {
+                complaints.push(format!("{file}:{}: `{word}` has no place here", number + 1));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether `word` stands in the line and is not the tail of something longer, as in `mytodo!` or `a/tmp/b`.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "_-./}>".contains(c))
+    })
+}
+
+/// The licence texts are there, and every crate says that they apply.
+fn licences(files: &Files) -> Vec<String> {
+    let texts =
+        [("LICENSE-MIT", "Permission is hereby granted"), ("LICENSE-APACHE", "Version 2.0, January 2004")];
+    let absent =
+        texts.iter().filter(|(file, words)| !files.get(*file).is_some_and(|text| text.contains(words)));
+    let mut complaints: Vec<String> =
+        absent.map(|(file, _)| format!("{file} is missing or not that licence")).collect();
+    for (file, text) in with_suffix(files, "Cargo.toml") {
+        if text.contains("[package]") && !text.contains("license.workspace = true") {
+            complaints.push(format!("{file}: no `license.workspace = true`"));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(of: &[(&str, &str)]) -> Files {
+        of.iter().map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_file_without_a_header_is_named() {
+        let files = files(&[("a.rs", "//! What it is.\n"), ("b.rs", "use std::fs;\n"), ("c.rs", "//!\n")]);
+        let named: Vec<String> = headers(&files).iter().map(|line| line[..4].to_owned()).collect();
+        assert_eq!(named, ["b.rs", "c.rs"]);
+    }
+
+    #[test]
+    fn a_long_file_needs_a_reason() {
+        let files = files(&[
+            ("a.rs", &"\n".repeat(LONG)),
+            ("b.cpp", &"\n".repeat(LONG + 1)),
+            ("c.mlir", &"\n".repeat(999)),
+        ]);
+        assert_eq!(sizes(&files), ["b.cpp: 501 lines; above 500 it needs a reason in tidy.rs"]);
+    }
+
+    #[test]
+    fn law_labels_are_words() {
+        assert!(
+            names_law("fn s3_dropped()", 3)
+                && names_law("Illegal::S3NeverDropped", 3)
+                && names_law("(S3)", 3)
+        );
+        assert!(!names_law("S31", 3) && !names_law("pass3", 3) && !names_law("S4", 3) && !names_law("S", 3));
+    }
+
+    #[test]
+    fn a_law_without_a_judge_is_named() {
+        let all = "S1 S2 S3 S4 S5 S6 S7";
+        let mut some = files(&[
+            ("dialect/td/Dialect.td", all),
+            ("dialect/src/verify.rs", all),
+            ("passes/plan/src/judge.rs", "S1 S2 S3 S5 S6 S7"),
+            ("lit-tests/dialect/invalid.mlir", all),
+        ]);
+        assert_eq!(laws(&some), ["law S4 is not named in the judge (passes/plan/src/judge.rs)"]);
+        some.insert("passes/plan/src/judge/replay.rs".to_owned(), "fn s4_again()".to_owned());
+        assert!(laws(&some).is_empty());
+    }
+
+    #[test]
+    fn left_overs_and_machine_paths_are_named_with_their_line() {
+        let marked = format!("//! x\nfn f() {{ {}!() }}\n", "todo");
+        let home = format!("/{}/", "home");
+        let path = format!("see {home}x/y\n");
+        let files = files(&[("a.rs", marked.as_str()), ("b.md", path.as_str()), ("c.md", "a/tmp/b\n")]);
+        assert_eq!(left_overs(&files), [format!("a.rs:2: `{}!` has no place here", "todo")]);
+        assert_eq!(machine_paths(&files), [format!("b.md:1: `{home}` has no place here")]);
+    }
+
+    #[test]
+    fn a_pass_without_its_example_is_named() {
+        let header = "//! # rk-x: s\n//! What it does  a\n//! Why  b\n//! Stages  raw ==> raw\n//! Limits  c\n//! Example  lit-tests/passes/x/example.mlir\n";
+        let mut some =
+            files(&[("passes/rewrite/src/x.rs", header), ("lit-tests/passes/y/example.mlir", "// RUN: y\n")]);
+        let expected = [
+            "passes/rewrite/src/x.rs: rk-x has no lit-tests/passes/x/example.mlir",
+            "lit-tests/passes/y/example.mlir: no pass in passes/rewrite/src has this example in its header",
+        ];
+        assert_eq!(passes(&some), expected);
+        some.remove("lit-tests/passes/y/example.mlir");
+        some.insert("lit-tests/passes/x/example.mlir".to_owned(), "// RUN: rk-opt %s --rk-x\n".to_owned());
+        assert!(passes(&some).is_empty());
+    }
+}
