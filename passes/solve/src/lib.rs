@@ -11,8 +11,16 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod clean;
+mod clock;
+mod greedy;
+mod maxtree;
+mod model;
+mod repair;
 mod request;
+mod search;
 mod solver;
+mod tape;
 
 pub use request::{BoundKind, Outcome, Plan, Request, Status, Stop};
 pub use solver::{Solver, UnknownSolver};
@@ -24,12 +32,30 @@ use rk_plan::{Sequence, judge, working_set};
 /// Never panics on any graph and never returns an illegal plan; see [`Outcome`] for what it does return.
 pub fn solve(request: &Request) -> Outcome {
     let graph = request.graph;
+    let clock = clock::Clock::new(request.time_limit);
     let (least, peak_holder) = working_set(graph);
-    let sequence = Sequence::base(graph);
-    let trace = judge(graph, &sequence).ok().filter(|trace| trace.peak <= request.budget);
-    let plan = trace.map(|trace| Plan { sequence, trace, solver: Solver::KeepAll });
+    let model = model::Model::new(graph);
+    let base: Vec<u32> = (0..graph.len() as u32).collect();
+    let budget = request.budget.0 as i64;
+    let mut best = greedy::greedy(&model, &base, budget, request.seed, 8, &clock);
+    if let Some(b) = &best {
+        eprintln!("greedy {} {:?}", 100.0 * (b.cost as f64 / graph.total_time().0 as f64 - 1.0), clock.elapsed());
+    }
+    if let (Some(b), true) = (&best, request.solver == Solver::Auto) {
+        let mut search = search::Search::new(&model, &b.nodes, budget, request.seed);
+        search.run(u64::MAX, graph.total_time().0, &clock);
+        eprintln!("iterations {}", search.iterations);
+        best = Some(search.best.clone());
+    }
+    let plan = best.and_then(|best| {
+        let sequence = model::to_sequence(&best.nodes);
+        let trace = judge(graph, &sequence).expect("legal");
+        assert!(trace.peak <= request.budget, "{:?} {:?}", trace.peak, request.budget);
+        assert_eq!(trace.time.0, best.cost);
+        Some(Plan { sequence, trace, solver: Solver::Local })
+    });
     let status = match &plan {
-        Some(_) => Status::Optimal,
+        Some(_) => Status::Feasible,
         None if request.budget < least => Status::Infeasible,
         None => Status::Unknown,
     };

@@ -1,0 +1,66 @@
+//! Delete-clean: take recomputations away while the sequence stays within the budget.
+//!
+//! They are visited by time × random(0.5, 1.5), dearest first. Deleting a run stretches the older instances of its
+//! outputs up to their next uses and lets go of operands that were held for it; a range maximum tells most hopeless cases
+//! apart before the tape is touched. Source: planner.md of the project, 4.4.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::tape::Tape;
+
+/// Deletes what it can among the second and later runs of `nodes`; returns whether anything went.
+pub(crate) fn clean(tape: &mut Tape, budget: i64, nodes: &mut Vec<u32>, random: &mut ChaCha8Rng) -> bool {
+    nodes.sort_unstable();
+    nodes.dedup();
+    let mut order: Vec<(f64, u32)> = nodes
+        .iter()
+        .filter(|&&node| tape.runs(node).len() > 1)
+        .map(|&node| (tape.model.time[node as usize] as f64 * random.random_range(0.5..1.5), node))
+        .collect();
+    order.sort_unstable_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    let mut any = false;
+    for (_, node) in order {
+        let mut run = tape.runs(node).len();
+        while run > 1 {
+            run -= 1;
+            // Deleting may take other runs of the same node along.
+            if run < tape.runs(node).len() && hopeful(tape, budget, node, run) {
+                any |= try_delete(tape, budget, node, run);
+            }
+        }
+    }
+    any
+}
+
+/// All nodes that run more than once.
+pub(crate) fn recomputed(tape: &Tape) -> Vec<u32> {
+    (0..tape.model.len() as u32).filter(|&node| tape.runs(node).len() > 1).collect()
+}
+
+fn hopeful(tape: &Tape, budget: i64, node: u32, run: usize) -> bool {
+    let model = tape.model;
+    let slot = tape.runs(node)[run];
+    let released = model.reads.row(node).iter().filter(|&&value| {
+        let newest = tape.newest(model.producer[value as usize], slot);
+        newest.is_some_and(|newest| tape.end(value, newest) == slot)
+    });
+    let released: i64 = released.map(|&value| model.bytes[value as usize]).sum();
+    model.writes.row(node).iter().all(|&value| {
+        let end = tape.end(value, run - 1);
+        let unread = tape.end(value, run) == slot;
+        unread || tape.tree().most_in(end + 1, slot - 1) + model.bytes[value as usize] - released <= budget
+    })
+}
+
+fn try_delete(tape: &mut Tape, budget: i64, node: u32, run: usize) -> bool {
+    let mark = tape.mark();
+    let slot = tape.runs(node)[run];
+    tape.delete_with_dead(node, slot);
+    // Without the new run the older instance may have become useful; if not, it is dead as well.
+    let fits = tape.peak() <= budget;
+    if !fits {
+        tape.rollback_to(mark);
+    }
+    fits
+}

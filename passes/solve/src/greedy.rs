@@ -1,0 +1,37 @@
+//! First plans in milliseconds: gap eviction from an order, then clean-up.
+//!
+//! From the order given, once without randomness, then with growing randomness if that fails. Source: planner.md of the
+//! project, 4.3 (step 6) and 4.4.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::clean::{clean, recomputed};
+use crate::clock::Clock;
+use crate::model::Model;
+use crate::repair::{Repair, Taste};
+use crate::search::Best;
+use crate::tape::Tape;
+
+/// A sequence within the budget, from the legal one in `start`; at most `tries` attempts.
+pub(crate) fn greedy(model: &Model, start: &[u32], budget: i64, seed: u64, tries: u32, clock: &Clock) -> Option<Best> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut tape = Tape::new(model, start);
+    let mut repair = Repair::new(model.len(), budget);
+    for attempt in 0..tries {
+        let sigma = 0.15 * f64::from(attempt);
+        let taste = Taste { sigma, cost_limit: u64::MAX };
+        if repair.repair(&mut tape, &taste, &mut random, clock) {
+            let mut nodes = recomputed(&tape);
+            while clean(&mut tape, budget, &mut nodes, &mut random) && !clock.expired() {
+                nodes = recomputed(&tape);
+            }
+            return Some(Best { nodes: tape.sequence(), cost: tape.cost() });
+        }
+        if clock.expired() {
+            return None;
+        }
+        tape.rollback();
+    }
+    None
+}

@@ -1,0 +1,214 @@
+//! Ruin and recreate on the sequence, with shift moves: the local search.
+//!
+//! State: a tape within the budget. One iteration:
+//!
+//! - *ruin*: take recomputations away (a window of positions, a window of node ids, or a few at random) and what only
+//!   they read; sometimes *shift* a few runs later (to just before their first use) or earlier (after their operands)
+//! - *recreate*: repair with a random taste and a cost limit, then delete-clean
+//! - *accept* if the cost is at most the current one plus a share of the recompute cost that shrinks within each cycle;
+//!   else take everything back
+//!
+//! Cycles grow; each starts from the best plan. Everything is counted in iterations; the clock only stops. Moves are
+//! O(degree · log n) each, see [`crate::tape`].
+//!
+//! Source: planner.md of the project, 4.5 and 4.6; the large-neighbourhood idea is Shaw's (1998), the acceptance Schrimpf's (2000).
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::clean::{clean, recomputed};
+use crate::clock::Clock;
+use crate::model::{Model, NONE};
+use crate::repair::{Repair, Taste};
+use crate::tape::Tape;
+
+/// The best sequence that a search has seen.
+#[derive(Clone)]
+pub(crate) struct Best {
+    pub(crate) nodes: Vec<u32>,
+    pub(crate) cost: u64,
+}
+
+/// A search that can be continued.
+pub(crate) struct Search<'m> {
+    tape: Tape<'m>,
+    repair: Repair,
+    budget: i64,
+    base_cost: u64,
+    pub(crate) best: Best,
+    random: ChaCha8Rng,
+    cycle: u32,
+    step: u64,
+    pub(crate) iterations: u64,
+}
+
+/// Iterations of the first cycle.
+const FIRST_CYCLE: u64 = 1_000;
+/// The share of the recompute cost by which a worse sequence may be accepted at the start of a cycle.
+const TOLERANCE: f64 = 0.02;
+
+impl<'m> Search<'m> {
+    /// Starts from a legal sequence within the budget.
+    pub(crate) fn new(model: &'m Model, start: &[u32], budget: i64, seed: u64) -> Self {
+        let tape = Tape::new(model, start);
+        let best = Best { nodes: start.to_vec(), cost: tape.cost() };
+        let base_cost = model.time.iter().sum();
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        let repair = Repair::new(model.len(), budget);
+        Self { tape, repair, budget, base_cost, best, random, cycle: 0, step: 0, iterations: 0 }
+    }
+
+    /// Runs until `iterations` more are done, the cost reaches `goal`, or the clock ends. True if the goal is reached.
+    pub(crate) fn run(&mut self, iterations: u64, goal: u64, clock: &Clock) -> bool {
+        let mut nodes = recomputed(&self.tape);
+        clean(&mut self.tape, self.budget, &mut nodes, &mut self.random);
+        self.keep();
+        for _ in 0..iterations {
+            if self.best.cost <= goal || clock.expired() {
+                break;
+            }
+            self.iterate(clock);
+        }
+        self.best.cost <= goal
+    }
+
+    fn keep(&mut self) {
+        self.tape.commit();
+        if self.tape.cost() < self.best.cost {
+            self.best = Best { nodes: self.tape.sequence(), cost: self.tape.cost() };
+        }
+    }
+
+    fn iterate(&mut self, clock: &Clock) {
+        self.iterations += 1;
+        self.step += 1;
+        let length = FIRST_CYCLE << self.cycle.min(20);
+        if self.step > length {
+            (self.step, self.cycle) = (0, self.cycle + 1);
+            let best = std::mem::take(&mut self.best.nodes);
+            self.tape.reset(&best);
+            self.best.nodes = best;
+        }
+        let current = self.tape.cost();
+        let shifted = self.random.random_bool(0.35);
+        if shifted {
+            for _ in 0..self.random.random_range(1..=4) {
+                self.shift();
+            }
+        }
+        let mut touched = self.ruin();
+        let recompute = (current - self.base_cost) as f64;
+        let remaining = 1.0 - self.step as f64 / (length + 1) as f64;
+        let slack = (self.random.random::<f64>() * TOLERANCE * recompute * remaining * remaining) as u64;
+        let sigma = self.random.random_range(0.05..0.65);
+        let taste = Taste { sigma, cost_limit: current + (0.03 * recompute) as u64 + slack };
+        let fits = self.repair.repair(&mut self.tape, &taste, &mut self.random, clock);
+        if fits {
+            touched.extend_from_slice(&self.repair.inserted);
+            if self.random.random_bool(0.1) {
+                touched = recomputed(&self.tape);
+            }
+            clean(&mut self.tape, self.budget, &mut touched, &mut self.random);
+        }
+        if fits && self.tape.cost() <= current + slack {
+            self.keep();
+        } else {
+            self.tape.rollback();
+        }
+    }
+
+    /// Deletes some recomputations; returns their nodes.
+    fn ruin(&mut self) -> Vec<u32> {
+        let all = recomputed(&self.tape);
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let random = &mut self.random;
+        let mut chosen: Vec<u32> = Vec::new();
+        let small = random.random::<f64>();
+        match random.random_range(0..3) {
+            0 => {
+                let share = 0.02 + 0.25 * small * small * small;
+                let last = self.tape.last_slot();
+                let width = ((share * f64::from(last)) as u32).max(1);
+                let from = random.random_range(1..=last);
+                let rate = random.random_range(0.3..1.0);
+                for slot in from..=from.saturating_add(width).min(last) {
+                    let node = self.tape.node_at(slot);
+                    if node != NONE && self.tape.runs(node)[0] != slot && random.random_bool(rate) {
+                        chosen.push(node);
+                    }
+                }
+            }
+            1 => {
+                let count = 1 + (small * small * 30.0) as usize;
+                chosen.extend((0..count).map(|_| all[random.random_range(0..all.len())]));
+            }
+            _ => {
+                let nodes = self.tape.model.len();
+                let width = ((0.01 + 0.15 * small * small) * nodes as f64) as usize + 1;
+                let from = random.random_range(0..nodes);
+                chosen.extend(all.iter().filter(|&&node| (from..from + width).contains(&(node as usize))));
+            }
+        }
+        for &node in &chosen {
+            let runs = self.tape.runs(node);
+            if runs.len() > 1 {
+                let slot = runs[self.random.random_range(1..runs.len())];
+                self.tape.delete_with_dead(node, slot);
+            }
+        }
+        chosen
+    }
+
+    /// Moves one run later or earlier, keeping the order of its operands and uses.
+    fn shift(&mut self) {
+        let last = self.tape.last_slot();
+        let mut slot = self.random.random_range(1..=last);
+        slot = if self.tape.node_at(slot) == NONE { self.tape.previous_used(slot) } else { slot };
+        if slot == 0 {
+            return;
+        }
+        let sink = self.random.random_bool(0.7);
+        let node = self.tape.node_at(slot);
+        let place = self.random.random::<u32>();
+        shift(&mut self.tape, node, slot, sink, place);
+    }
+}
+
+/// Sinks the run of `node` at `slot` to just before its first use, or hoists it to a place chosen by `place` between its
+/// operands and where it is.
+pub(crate) fn shift(tape: &mut Tape, node: u32, slot: u32, sink: bool, place: u32) {
+    let model = tape.model;
+    let Some(run) = tape.runs(node).iter().position(|&other| other == slot) else { return };
+    let target = if sink {
+        let uses = model.writes.row(node).iter().map(|&value| tape.first_use(value, run));
+        uses.min().unwrap_or(NONE)
+    } else {
+        let operands = model.reads.row(node).iter().filter_map(|&value| {
+            let producer = model.producer[value as usize];
+            tape.newest(producer, slot).map(|newest| tape.runs(producer)[newest])
+        });
+        let earlier = run.checked_sub(1).map(|earlier| tape.runs(node)[earlier]);
+        let lowest = operands.chain(earlier).max().unwrap_or(0) + 1;
+        if lowest >= slot {
+            return;
+        }
+        lowest + place % (slot - lowest)
+    };
+    if target == NONE || (sink && tape.previous_used(target) == slot) {
+        return;
+    }
+    // A sink never passes the node's next run: that run would have to come before the first use of this instance.
+    if tape.reserve(target, 1) {
+        return;
+    }
+    if tape.node_at(target) == NONE && !sink {
+        tape.shift(node, slot, target);
+        return;
+    }
+    let free = tape.room_before(target);
+    // Making room may have moved the run itself.
+    let slot = tape.runs(node)[run];
+    tape.shift(node, slot, free);
+}
