@@ -9,10 +9,10 @@ Dropout stays on: a compiler that recomputes must reproduce the masks, so models
 """
 
 import argparse
+import io
 import os
 import statistics
 import sys
-import tempfile
 import time
 import warnings
 
@@ -168,15 +168,17 @@ def write_archive(name, path):
         # Tracing warns that it is deprecated and that shapes become constants. The first is known, the second intended.
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(model, inputs, check_trace=False, strict=False)
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, partial = tempfile.mkstemp(dir=folder, suffix=".part")
-    os.close(handle)
+    # Through a buffer: an archive that torch saves to a path carries that path's name inside, and would differ by it.
+    buffer = io.BytesIO()
+    torch.jit.save(traced, buffer)
+    partial = f"{path}.{os.getpid()}.part"
     try:
-        traced.save(partial)
+        with open(partial, "wb") as file:
+            file.write(buffer.getbuffer())
         os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    finally:
+        if os.path.exists(partial):
+            os.unlink(partial)
 
 
 def tensors(value):
