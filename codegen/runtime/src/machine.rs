@@ -1,0 +1,244 @@
+//! The executor: runs a step's program on a table of tensors, and measures it.
+//!
+//! # What `peak_bytes` means
+//!
+//! Scope `activations`, defined here and nowhere else:
+//!
+//! > the maximum over all runs of (the allocator's peak while the run's actions execute, minus the bytes that
+//! > were allocated when the step began, minus the bytes of gradients produced before or in this run), where saved
+//! > generator states count as allocated whether or not the allocator sees them.
+//!
+//! Workspaces are included, because the allocator sees them. Results of the previous step are let go before the
+//! step begins. While a random node runs again the executor parks the generator's own state (5056 bytes on the CPU);
+//! that copy belongs to the generator, not to the step, and does not count.
+//!
+//! Not here: decisions (see `prepare`), where arguments come from (see `model`), comparison (see `compare`).
+
+use rk_step::{Account, Instr, OutputRole, Role, Step, account};
+use rk_torch::{Device, Operator, Prepared, Slots, Value, memory};
+use tch::Tensor;
+
+use crate::error::RuntimeError;
+use crate::prepare::{Action, Prepare, Segment, prepare};
+use crate::tensors;
+
+/// What one step took.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Measured {
+    /// The measured peak, scope `activations` (see the module's documentation).
+    pub peak_bytes: u64,
+    /// The node that holds the peak.
+    pub peak_node: String,
+    /// Bytes that were allocated when the step began.
+    pub resident_bytes: u64,
+    /// The run that exceeds its planned bytes most, if one does.
+    pub excess: Option<Excess>,
+}
+
+/// A run that needed more bytes than planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excess {
+    /// Name of the node.
+    pub node: String,
+    /// Planned bytes while it runs.
+    pub planned_bytes: u64,
+    /// Measured bytes while it runs.
+    pub measured_bytes: u64,
+}
+
+/// A step ready to run, with its arguments.
+pub struct Machine {
+    step: Step,
+    device: Device,
+    slots: Slots,
+    segments: Vec<Segment>,
+    kept: Vec<usize>,
+    account: Account,
+    /// Does the allocator see generator states?
+    states_are_counted: bool,
+    parked: Option<Tensor>,
+}
+
+impl Machine {
+    /// Prepares the step on `device` with these arguments, one per `step.args`, whose storage it will share.
+    ///
+    /// # Errors
+    /// When an operator does not exist or an argument does not fit its schema, named with instruction and node.
+    pub fn new(step: Step, args: &[Tensor], device: Device) -> Result<Self, RuntimeError> {
+        if args.len() != step.args.len() {
+            let message = format!("{} arguments for a step with {}", args.len(), step.args.len());
+            return Err(RuntimeError::Model(message));
+        }
+        let account = account(&step)?;
+        let Prepare { segments, slots, kept } = prepare(&step)?;
+        let mut slots = Slots::new(slots)?;
+        for (i, arg) in args.iter().enumerate() {
+            slots.set(i, arg)?;
+        }
+        for (i, constant) in step.constants.iter().enumerate() {
+            slots.set(args.len() + i, &tensors::constant(constant, device.to_tch())?)?;
+        }
+        let before = memory::read(device)?.current;
+        let state = device.generator_state()?;
+        let states_are_counted = memory::read(device)?.current > before;
+        drop(state);
+        Ok(Self { step, device, slots, segments, kept, account, states_are_counted, parked: None })
+    }
+
+    /// The step that runs.
+    pub fn step(&self) -> &Step {
+        &self.step
+    }
+
+    /// Runs the step once. Its results stay until the next run.
+    ///
+    /// # Errors
+    /// When an operator fails, named with instruction and node. The values made so far are let go.
+    pub fn run(&mut self) -> Result<Measured, RuntimeError> {
+        self.clear_results()?;
+        let resident = memory::read(self.device)?.current;
+        let result = self.run_segments(resident);
+        if result.is_err() {
+            for slot in self.step.resident() as usize..self.slots.len() {
+                self.slots.clear(slot)?;
+            }
+            if let Some(state) = self.parked.take() {
+                self.device.set_generator_state(&state)?;
+            }
+        }
+        result
+    }
+
+    /// Lets go of the results of the last run.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn clear_results(&mut self) -> Result<(), RuntimeError> {
+        for &slot in &self.kept {
+            self.slots.clear(slot)?;
+        }
+        Ok(())
+    }
+
+    fn run_segments(&mut self, resident: u64) -> Result<Measured, RuntimeError> {
+        let Self { step, device, slots, segments, parked, account, .. } = self;
+        let state_bytes = step.generator_bytes();
+        let uncounted = if self.states_are_counted { 0 } else { state_bytes };
+        let parked_bytes = if self.states_are_counted { state_bytes } else { 0 };
+        let mut measured = Measured { resident_bytes: resident, ..Measured::default() };
+        let (mut peak, mut peak_at) = (0u64, None);
+        let mut excess: Option<(usize, u64)> = None;
+        for segment in segments.iter() {
+            if segment.measured {
+                memory::reset_peak(*device)?;
+            }
+            for (k, action) in segment.actions.iter().enumerate() {
+                let done = match action {
+                    Action::Call(call) => call.run(slots),
+                    Action::Clear(slot) => slots.clear(*slot),
+                    Action::Share { from, to } => slots.copy(*from, *to),
+                    Action::Save(slot) => device.generator_state().and_then(|s| slots.set(*slot, &s)),
+                    Action::Replay(slot) => replay(*device, slots, *slot, parked),
+                    Action::PutBack => match parked.take() {
+                        Some(state) => device.set_generator_state(&state),
+                        None => Ok(()),
+                    },
+                };
+                done.map_err(|e| failed(step, segment, k, e.message()))?;
+            }
+            if segment.measured {
+                let seen = memory::read(*device)?.peak + segment.states * uncounted;
+                let aside = resident + segment.gradient_bytes + if segment.parks { parked_bytes } else { 0 };
+                let used = seen.saturating_sub(aside);
+                if used > peak {
+                    (peak, peak_at) = (used, Some(segment.instr));
+                }
+                let planned = account.during.get(segment.instr).copied().unwrap_or(u64::MAX);
+                if used > planned && excess.is_none_or(|(_, by)| used - planned > by) {
+                    excess = Some((segment.instr, used - planned));
+                }
+            }
+        }
+        measured.peak_bytes = peak;
+        measured.peak_node = peak_at.map_or(String::new(), |i| node_name(step, i));
+        measured.excess = excess.map(|(i, by)| Excess {
+            node: node_name(step, i),
+            planned_bytes: account.during[i],
+            measured_bytes: account.during[i] + by,
+        });
+        Ok(measured)
+    }
+
+    /// The tensor of result `i` of the step; `None` when it is undefined.
+    ///
+    /// # Errors
+    /// None for `i` in range.
+    pub fn output(&self, i: usize) -> Result<Option<Tensor>, RuntimeError> {
+        Ok(self.slots.get(self.step.program.outputs[i].index())?)
+    }
+
+    /// The tensor of argument `i`.
+    ///
+    /// # Errors
+    /// None for `i` in range.
+    pub fn arg(&self, i: usize) -> Result<Option<Tensor>, RuntimeError> {
+        Ok(self.slots.get(i)?)
+    }
+
+    /// One step of gradient descent on the trainable parameters: `param.add_(grad, alpha=-lr)`.
+    ///
+    /// # Errors
+    /// When a gradient does not fit its parameter.
+    pub fn update(&mut self, lr: f64) -> Result<(), RuntimeError> {
+        let add = Operator::find("aten.add_.Tensor")?;
+        for (output, slot) in self.step.outputs.iter().zip(&self.step.program.outputs) {
+            if output.role != OutputRole::Gradient || self.slots.get(slot.index())?.is_none() {
+                continue;
+            }
+            let arg = self.step.args.iter().position(|a| {
+                a.role == Role::Parameter { trainable: true }
+                    && (a.name == output.name || a.aliases.contains(&output.name))
+            });
+            let Some(arg) = arg else { continue };
+            let args = [Value::Slot(arg), Value::Slot(slot.index()), Value::Float(-lr)];
+            Prepared::new(add, &args, &[None])?.run(&mut self.slots)?;
+        }
+        Ok(())
+    }
+}
+
+fn replay(
+    device: Device,
+    slots: &Slots,
+    slot: usize,
+    parked: &mut Option<Tensor>,
+) -> Result<(), rk_torch::Error> {
+    let state = slots.get(slot)?.ok_or_else(|| rk_torch::Error::new("the saved generator state is gone"))?;
+    *parked = Some(device.generator_state()?);
+    device.set_generator_state(&state)
+}
+
+fn node_name(step: &Step, instr: usize) -> String {
+    match step.program.instrs.get(instr) {
+        Some(Instr::Run(run)) => step.nodes[run.node.index()].name.clone(),
+        _ => "epilogue".into(),
+    }
+}
+
+/// The error of a failing action, with the operator's name when the action is a call of the body.
+fn failed(step: &Step, segment: &Segment, action: usize, message: &str) -> RuntimeError {
+    let calls = segment.actions[..=action].iter().filter(|a| matches!(a, Action::Call(_))).count();
+    let ops = match step.program.instrs.get(segment.instr) {
+        Some(Instr::Run(run)) => {
+            let node = &step.nodes[run.node.index()];
+            let cloned = usize::from(node.overwrites.is_some() && !run.overwrite);
+            node.ops.get(calls.wrapping_sub(1 + cloned))
+        }
+        _ => step.program.epilogue.get(calls.wrapping_sub(1)),
+    };
+    let op = ops.map_or(String::new(), |call| format!(": {}", call.op));
+    RuntimeError::Execution {
+        place: format!("program[{}] {:?}{op}", segment.instr, node_name(step, segment.instr)),
+        message: message.lines().next().unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,90 @@
+//! Tensors from their description: arguments and constants with the layout that the step expects.
+
+use rk_step::{Constant, DType, Data, Role, Step, TensorSpec};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::RuntimeError;
+
+/// tch's name of an element type.
+pub fn kind(dtype: DType) -> Kind {
+    match dtype {
+        DType::F64 => Kind::Double,
+        DType::F32 => Kind::Float,
+        DType::F16 => Kind::Half,
+        DType::Bf16 => Kind::BFloat16,
+        DType::I64 => Kind::Int64,
+        DType::I32 => Kind::Int,
+        DType::I16 => Kind::Int16,
+        DType::I8 => Kind::Int8,
+        DType::U8 => Kind::Uint8,
+        DType::Bool => Kind::Bool,
+        DType::C64 => Kind::ComplexFloat,
+        DType::C128 => Kind::ComplexDouble,
+    }
+}
+
+/// A fresh tensor with these strides and this much storage, filled from `content` (same shape, any layout).
+///
+/// # Errors
+/// When the element type or the shape differs, with both named; when torch refuses.
+pub fn laid_out(spec: &TensorSpec, content: &Tensor, device: Device) -> Result<Tensor, RuntimeError> {
+    if content.kind() != kind(spec.dtype) || content.size() != spec.shape {
+        return Err(RuntimeError::Model(format!(
+            "is {:?}{:?}, but the step expects {:?}{:?}",
+            content.kind(),
+            content.size(),
+            kind(spec.dtype),
+            spec.shape
+        )));
+    }
+    let options = (kind(spec.dtype), device);
+    let mut out = if spec.strides.is_none() && spec.storage_bytes.is_none() {
+        Tensor::f_empty(&spec.shape, options)?
+    } else {
+        let elements = spec.bytes().div_ceil(spec.dtype.bytes());
+        let storage = Tensor::f_zeros([elements as i64], options)?;
+        storage.f_as_strided(&spec.shape, spec.full_strides(), 0)?
+    };
+    let _no_grad = tch::no_grad_guard();
+    out.f_copy_(&content.f_detach()?)?;
+    Ok(out)
+}
+
+/// The tensor of a constant.
+///
+/// # Errors
+/// When torch refuses. The data of a valid step always fits.
+pub fn constant(constant: &Constant, device: Device) -> Result<Tensor, RuntimeError> {
+    let spec = &constant.spec;
+    let (hex, shape) = match &constant.data {
+        Data::Splat(hex) => (hex, vec![1i64; spec.shape.len()]),
+        Data::Hex(hex) => (hex, spec.shape.clone()),
+    };
+    let digit = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
+    let bytes: Vec<u8> = hex.as_bytes().chunks_exact(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect();
+    let tensor = Tensor::f_from_data_size(&bytes, &shape, kind(spec.dtype))?;
+    laid_out(spec, &tensor.f_expand(&spec.shape, false)?, device)
+}
+
+/// Arguments for a step without an archive, from the step's shapes and `seed`; they are the same on every run.
+/// Floats are small normal numbers, buffers lie between 0.5 and 1.5 (a variance must be positive), integers and
+/// truth values are 0 or 1 (always valid as indices).
+///
+/// # Errors
+/// When torch refuses.
+pub fn synthesize(step: &Step, seed: u64, device: Device) -> Result<Vec<Tensor>, RuntimeError> {
+    rk_torch::Device::Cpu.manual_seed(seed)?;
+    step.args
+        .iter()
+        .map(|arg| {
+            let kind = kind(arg.spec.dtype);
+            let options = (if arg.spec.dtype.is_float() { Kind::Float } else { Kind::Int64 }, Device::Cpu);
+            let content = match arg.role {
+                _ if !arg.spec.dtype.is_float() => Tensor::f_randint(2, &arg.spec.shape, options)?,
+                Role::Buffer => (Tensor::f_rand(&arg.spec.shape, options)?).f_add_scalar(0.5)?,
+                _ => Tensor::f_randn(&arg.spec.shape, options)?.f_mul_scalar(0.5)?,
+            };
+            laid_out(&arg.spec, &content.f_to_kind(kind)?, device)
+        })
+        .collect()
+}

@@ -1,0 +1,242 @@
+//! Steps written by hand, executed: bits, random state, effects, bytes.
+
+mod steps;
+
+use rk_runtime::compare::{bytes, compare};
+use rk_runtime::{Machine, tensors};
+use rk_step::{DType, Data, Instr, OutputRole, Role, Step, account};
+use rk_torch::{Device, memory};
+use std::sync::{Mutex, MutexGuard};
+use steps::{Builder, Fool, call, f, i, network, two_masks, v};
+
+/// The allocator's counter and the default generator belong to the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let guard = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    memory::install().unwrap();
+    guard
+}
+
+fn machine(step: &Step) -> Machine {
+    let args = tensors::synthesize(step, 7, tch::Device::Cpu).unwrap();
+    Device::Cpu.manual_seed(11).unwrap();
+    Machine::new(step.clone(), &args, Device::Cpu).unwrap()
+}
+
+/// Everything that a step leaves behind after `steps` steps with updates: outputs of each step, then arguments and
+/// the generator.
+fn train(step: &Step, steps: usize) -> Vec<(String, Vec<u8>)> {
+    let mut machine = machine(step);
+    let mut all = vec![];
+    for k in 0..steps {
+        machine.run().unwrap();
+        for (i, output) in step.outputs.iter().enumerate() {
+            let tensor = machine.output(i).unwrap().unwrap();
+            all.push((format!("{k} {:?} {}", output.role, output.name), bytes(&tensor).unwrap()));
+        }
+        machine.update(0.1).unwrap();
+    }
+    for (i, arg) in step.args.iter().enumerate() {
+        all.push((arg.name.clone(), bytes(&machine.arg(i).unwrap().unwrap()).unwrap()));
+    }
+    all.push(("generator".into(), bytes(&Device::Cpu.generator_state().unwrap()).unwrap()));
+    all
+}
+
+fn assert_same(step: &Step, other: &Step, what: &str) {
+    for ((name, a), (_, b)) in train(step, 3).iter().zip(&train(other, 3)) {
+        assert!(a == b, "{what}: {name} differs");
+    }
+}
+
+#[test]
+fn the_original_is_deterministic() {
+    let _alone = alone();
+    assert_same(&network(), &network(), "a second process would do the same");
+}
+
+#[test]
+fn foolish_schedules_compute_the_same_bits() {
+    let _alone = alone();
+    for step in [network(), two_masks()] {
+        let (mut again, mut overwrites, mut copies, mut replays) = (0, 0, 0, 0);
+        for seed in 0..25 {
+            let foolish = Fool::schedule(&step, seed);
+            for instr in &foolish.program.instrs {
+                let Instr::Run(run) = instr else { continue };
+                again += usize::from(run.again);
+                replays += usize::from(run.state_in.is_some());
+                if foolish.nodes[run.node.index()].overwrites.is_some() {
+                    overwrites += usize::from(run.overwrite);
+                    copies += usize::from(!run.overwrite);
+                }
+            }
+            assert_same(&step, &foolish, &format!("{} with seed {seed}", step.name));
+        }
+        assert!(again > 50 && replays > 10, "{}: {again} second runs, {replays} replays", step.name);
+        if step.name == "network" {
+            assert!(overwrites > 10 && copies > 10, "{overwrites} in place, {copies} on a copy");
+        }
+    }
+}
+
+#[test]
+fn two_draws_stay_two_masks() {
+    let _alone = alone();
+    let step = two_masks();
+    let mut machine = machine(&step);
+    machine.run().unwrap();
+    let first = machine.output(0).unwrap().unwrap().copy();
+    assert!(first.abs().sum(tch::Kind::Double).double_value(&[]) > 0.0, "the masks are equal");
+    machine.run().unwrap();
+    let second = machine.output(0).unwrap().unwrap();
+    assert!(
+        compare(2, "output", Some(&second), Some(&first)).unwrap().is_some(),
+        "both steps drew the same masks"
+    );
+}
+
+#[test]
+fn side_effects_happen_once() {
+    let _alone = alone();
+    let step = network();
+    let foolish = (0..).map(|seed| Fool::schedule(&step, seed)).find(|s| {
+        let bn = s.nodes.iter().position(|n| n.name == "bn").unwrap() as u32;
+        s.program.instrs.iter().any(|i| matches!(i, Instr::Run(r) if r.again && r.node.0 == bn))
+    });
+    let mut machine = machine(&foolish.unwrap());
+    for k in 1..=3 {
+        machine.run().unwrap();
+        let count = step.args.iter().position(|a| a.name == "bn.num_batches_tracked").unwrap();
+        // Synthesized counters start at 0 or 1.
+        let count = machine.arg(count).unwrap().unwrap().int64_value(&[]);
+        assert!(count == k || count == k + 1, "{count} after {k} steps");
+    }
+}
+
+#[test]
+fn the_measured_peak_is_the_account_of_real_sizes() {
+    let _alone = alone();
+    // A chain of element-wise nodes has no workspace, so account and measurement must agree to the byte.
+    let mut b = Builder::new("chain");
+    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let mut h = x;
+    for name in ["a", "b", "c"] {
+        h = b.node(name, &[h], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 4096)])[0];
+    }
+    let sum = b.node("sum", &[h], vec![call("sum.default", vec![v(0)], &[1])], &[(1, 4)])[0];
+    b.output(OutputRole::Loss, "loss", sum);
+    let step = b.finish();
+    let measured = machine(&step).run().unwrap();
+    assert_eq!((measured.peak_bytes, account(&step).unwrap().peak), (8192, 8192));
+    assert_eq!((measured.peak_node.as_str(), measured.excess), ("b", None));
+}
+
+#[test]
+fn an_overwrite_saves_the_copy() {
+    let _alone = alone();
+    let mut b = Builder::new("inplace");
+    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 4096)])[0];
+    let r = b.node("r", &[a], vec![call("relu_.default", vec![v(0)], &[-1])], &[(0, 4096)])[0];
+    b.last().overwrites = Some(0);
+    b.output(OutputRole::Output, "0", r);
+    let mut step = b.finish();
+    assert_eq!(machine(&step).run().unwrap().peak_bytes, 4096);
+    let Instr::Run(run) = &mut step.program.instrs[1] else { panic!() };
+    run.overwrite = false;
+    let operand = run.inputs[0];
+    step.program.instrs.push(Instr::Drop(operand));
+    assert_eq!(machine(&step).run().unwrap().peak_bytes, 8192);
+    assert_eq!(account(&step).unwrap().peak, 8192);
+}
+
+#[test]
+fn gradients_do_not_count_and_generator_states_do() {
+    let _alone = alone();
+    let step = two_masks();
+    let mut saving = step.clone();
+    let slot = rk_step::Slot(saving.program.slots);
+    saving.program.slots += 1;
+    let Instr::Run(run) = &mut saving.program.instrs[0] else { panic!() };
+    run.state_out = Some(slot);
+    saving.program.instrs.push(Instr::Drop(slot));
+    rk_step::validate::validate(&saving).unwrap();
+    let (plain, with_state) = (machine(&step).run().unwrap(), machine(&saving).run().unwrap());
+    assert_eq!(with_state.peak_bytes, plain.peak_bytes + 5056);
+    // Two masks, both products and the output; the gradient comes last and does not count.
+    assert_eq!(plain.peak_bytes, 5 * 256);
+    assert_eq!(account(&saving).unwrap().peak, 5 * 256 + 5056);
+}
+
+#[test]
+fn a_missing_bytes_in_the_plan_is_named() {
+    let _alone = alone();
+    let mut b = Builder::new("lies");
+    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 64)])[0];
+    b.output(OutputRole::Output, "0", a);
+    let excess = machine(&b.finish()).run().unwrap().excess.unwrap();
+    assert_eq!((excess.node.as_str(), excess.planned_bytes, excess.measured_bytes), ("a", 64, 4096));
+}
+
+#[test]
+fn errors_name_instruction_node_and_operator() {
+    let _alone = alone();
+    let build = |op: &str, args| {
+        let mut b = Builder::new("broken");
+        let x = b.arg("x", Role::Input, DType::F32, &[3, 4]);
+        let y = b.node("layer1.fc", &[x], vec![call(op, args, &[1])], &[(1, 64)])[0];
+        b.output(OutputRole::Output, "0", y);
+        let step = b.finish();
+        let args = tensors::synthesize(&step, 0, tch::Device::Cpu).unwrap();
+        match Machine::new(step, &args, Device::Cpu) {
+            Ok(mut machine) => machine.run().unwrap_err().to_string(),
+            Err(e) => e.to_string(),
+        }
+    };
+    let messages = [
+        build("mm.default", vec![v(0), v(0)]),
+        build("no_such_operator.default", vec![v(0)]),
+        build("relu.default", vec![f(0.5), i(3)]),
+        build("relu.default", vec![]),
+    ];
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn a_failed_step_leaves_nothing_behind() {
+    let _alone = alone();
+    let mut b = Builder::new("late failure");
+    let x = b.arg("x", Role::Input, DType::F32, &[3, 4]);
+    let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 48)])[0];
+    let y = b.node("fc", &[a], vec![call("mm.default", vec![v(0), v(0)], &[1])], &[(1, 64)])[0];
+    b.output(OutputRole::Output, "0", y);
+    let mut machine = machine(&b.finish());
+    let before = memory::read(Device::Cpu).unwrap().current;
+    assert!(machine.run().is_err());
+    assert_eq!(memory::read(Device::Cpu).unwrap().current, before);
+}
+
+#[test]
+fn constants_and_strided_arguments() {
+    let _alone = alone();
+    let mut b = Builder::new("constants");
+    let x = b.arg("x", Role::Input, DType::F32, &[2, 3]);
+    b.step.args[0].spec.strides = Some(vec![1, 4]);
+    b.step.args[0].spec.storage_bytes = Some(64);
+    let data = "000000003f800000".as_bytes().chunks(8).map(|w| {
+        // Little-endian: written as the bytes lie in memory.
+        let w = u32::from_str_radix(std::str::from_utf8(w).unwrap(), 16).unwrap();
+        w.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect::<String>()
+    });
+    let c = b.constant(DType::F32, &[2, 1], Data::Hex(data.collect()));
+    let y = b.node("mul", &[x, c], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 24)])[0];
+    b.output(OutputRole::Output, "0", y);
+    let mut machine = machine(&b.finish());
+    machine.run().unwrap();
+    let (x, y) = (machine.arg(0).unwrap().unwrap(), machine.output(0).unwrap().unwrap());
+    assert_eq!(x.stride(), [1, 4]);
+    assert_eq!(bytes(&y.get(1)).unwrap(), bytes(&x.get(1)).unwrap());
+    assert_eq!(y.get(0).abs().sum(tch::Kind::Float).double_value(&[]), 0.0);
+}
