@@ -1,7 +1,7 @@
 //! `lit` runs the golden tests of lit-tests/; `bless` rewrites golden files and snapshots from what the code does now.
 //!
 //! lit and FileCheck are Debian's, from llvm-22-tools. The tools under test are those of cargo's target folder: the
-//! environment variable `RK_TOOLS` names it for lit-tests/lit.cfg.py.
+//! environment variable `RK_TOOLS` names it for lit-tests/lit.cfg.py, and `CARGO_TARGET_DIR` the folder above it.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,8 @@ fn lit_command(checkout: &Checkout, paths: &[String]) -> Result<Command> {
         bail!("rk-opt is not built in {}: cargo build --release --workspace", tools.display());
     }
     let mut command = Command::new(LIT);
-    command.current_dir(&checkout.root).arg("-v").env("RK_TOOLS", tools);
+    command.current_dir(&checkout.root).arg("-v").env("RK_TOOLS", &tools);
+    command.env("CARGO_TARGET_DIR", tools.parent().unwrap_or(&tools));
     if paths.is_empty() {
         command.arg("lit-tests");
     }

@@ -1,14 +1,17 @@
 //! Child processes: shown while they run, or captured; never with a standard input to wait for.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A command as a person would type it.
+/// A command as a person would type it; cargo by its name, not by where its toolchain lies.
 pub fn line(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let program = command.get_program();
+    let program = if Path::new(program).ends_with("cargo") { OsStr::new("cargo") } else { program };
+    let words = std::iter::once(program).chain(command.get_args());
     words.map(quoted).collect::<Vec<_>>().join(" ")
 }
 

@@ -51,6 +51,11 @@ enum Outcome {
 /// # Errors
 /// When a step failed; the summary before it names all that did.
 pub fn run(checkout: &Checkout, options: &Options) -> Result<()> {
+    for component in ["fmt", "clippy"] {
+        if !process::succeeds(checkout.cargo(component).arg("--version")) {
+            bail!("this toolchain has no `cargo {component}`; run: rustup component add rustfmt clippy");
+        }
+    }
     setup::run(checkout)?;
     let start = Instant::now();
     let chosen = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
