@@ -125,7 +125,8 @@ impl Network {
     /// The largest price not above `ticks / bytes` whose capacities stay in range.
     pub fn price(&self, ticks: u128, bytes: u128) -> Price {
         let (mut numerator, mut denominator) = (ticks.min(1 << 63), bytes.min(1 << 63));
-        while numerator.saturating_mul(self.total_bytes) + denominator.saturating_mul(self.total_time) >= ROOM {
+        while numerator.saturating_mul(self.total_bytes) + denominator.saturating_mul(self.total_time) >= ROOM
+        {
             numerator >>= 1;
             denominator = (denominator >> 1) + (denominator & 1);
             if denominator <= 1 && numerator == 0 {
@@ -303,7 +304,8 @@ pub fn relax(
         let price = network.price(u128::from(rise), run as u128);
         let Some((bound, choice)) = network.evaluate(cut, fixed, price) else { break };
         let at = |choice: &Choice| {
-            i128::from(price.numerator) * choice.bytes + i128::from(price.denominator) * i128::from(choice.time)
+            i128::from(price.numerator) * choice.bytes
+                + i128::from(price.denominator) * i128::from(choice.time)
         };
         let known = at(beyond).min(at(within));
         let better = at(&choice) < known;

@@ -245,9 +245,7 @@ impl Cut {
         let held: Vec<bool> = self
             .values
             .iter()
-            .map(|value| {
-                !again[value.producer] && (value.needed || value.readers.iter().any(|&p| again[p]))
-            })
+            .map(|value| !again[value.producer] && (value.needed || value.readers.iter().any(|&p| again[p])))
             .collect();
         let mut bytes: i128 = 0;
         for (value, _) in self.values.iter().zip(&held).filter(|(_, held)| **held) {

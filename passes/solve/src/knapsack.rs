@@ -23,6 +23,8 @@ use crate::cut::{Choice, Cut};
 pub struct Limits {
     /// Solutions at or above this many ticks are of no interest: a plan this good is known.
     pub cutoff: u64,
+    /// A bound at or below this many ticks is of no interest: another cut has proven as much.
+    pub floor: u64,
     /// The most subproblems.
     pub nodes: u64,
     /// The wall clock, if it counts.
@@ -31,7 +33,7 @@ pub struct Limits {
 
 impl Limits {
     /// Until it is solved.
-    pub const NONE: Self = Self { cutoff: u64::MAX, nodes: u64::MAX, deadline: None };
+    pub const NONE: Self = Self { cutoff: u64::MAX, floor: 0, nodes: u64::MAX, deadline: None };
 
     fn passed(&self, nodes: u64) -> bool {
         nodes >= self.nodes || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
@@ -95,7 +97,7 @@ pub fn solve(cut: &Cut, limits: Limits) -> Solved {
         if top.bound >= search.goal {
             break;
         }
-        if limits.passed(nodes) {
+        if limits.passed(nodes) || search.goal <= limits.floor {
             return Solved { bound: Some(top.bound), best: search.best, exact: false, nodes };
         }
         let Some(next) = open.pop() else { break };
@@ -150,7 +152,8 @@ impl Search<'_> {
                 if !again[node] {
                     continue;
                 }
-                let more: i128 = writes[node].iter().filter(|&&value| wanted[value] > 0).map(|&value| size(value)).sum();
+                let more: i128 =
+                    writes[node].iter().filter(|&&value| wanted[value] > 0).map(|&value| size(value)).sum();
                 let dead = |&&value: &&usize| wanted[value] == 1 && !again[cut.values[value].producer];
                 let less: i128 = reads[node].iter().filter(dead).map(|&value| size(value)).sum();
                 let then = bytes + more - less - i128::from(cut.nodes[node].state);
@@ -187,7 +190,9 @@ impl Search<'_> {
         bound: u64,
     ) -> Vec<Open> {
         // Without two sides the relaxation is solved by a whole solution, which `offer` has taken.
-        let (Some(within), Some(beyond)) = (&relaxation.within, &relaxation.beyond) else { return Vec::new() };
+        let (Some(within), Some(beyond)) = (&relaxation.within, &relaxation.beyond) else {
+            return Vec::new();
+        };
         let mut fixed = open.fixed;
         let differs = |&node: &usize| fixed[node] == Fixed::Free && within.again[node] != beyond.again[node];
         let mut candidates: Vec<usize> = (0..fixed.len()).filter(differs).collect();

@@ -11,13 +11,18 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod bounds;
 mod clean;
 mod clock;
+pub mod closure;
+pub mod cut;
 mod greedy;
+pub mod knapsack;
 mod maxtree;
 mod model;
 mod repair;
 mod request;
+pub mod scan;
 mod search;
 mod solver;
 mod tape;

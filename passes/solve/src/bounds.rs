@@ -1,0 +1,134 @@
+//! Lower bounds with their reasons: [`order_free`] is what a portfolio asks for.
+//!
+//! The bound of a graph is the best cut bound over its nodes ([`crate::cut`] says why it holds for every schedule): the
+//! relaxation ranks the nodes ([`crate::scan`]), branch and bound solves the best few ([`crate::knapsack`]). All of it is
+//! integer arithmetic, so a bound is a number of ticks that needs no tolerance, and no external solver takes part.
+//!
+//! The cuts also say what a good plan holds at their node: [`HeldSet`]s are starts for a replay.
+
+use std::time::{Duration, Instant};
+
+use rk_plan::{Bytes, Graph, NodeId, Time, ValueId, working_set};
+
+use crate::cut::{Choice, Cut, Cutter};
+use crate::knapsack::{self, Limits};
+use crate::request::BoundKind;
+use crate::scan::scan;
+
+/// How a bound was obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// Every node runs once.
+    EveryNodeOnce,
+    /// The budget is below what one node needs at once: nothing fits.
+    WorkingSet,
+    /// The cut problem of the node, relaxed or stopped early.
+    CutRelaxed,
+    /// The cut problem of the node, solved exactly.
+    CutExact,
+    /// The cut problem of the node has no solution: nothing fits.
+    CutInfeasible,
+    /// A chain of that many cuts.
+    Chain(usize),
+}
+
+/// What must be alive when a node first runs, in a good solution of its cut problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSet {
+    /// The node.
+    pub at: NodeId,
+    /// The values that are alive while it runs, its own operands and outputs included, in order of their ids. Values that
+    /// nothing reads any more are not among them.
+    pub held: Vec<ValueId>,
+    /// The nodes that run again later, in the given order.
+    pub again: Vec<NodeId>,
+    /// What they take together, in ticks.
+    pub time: Time,
+}
+
+/// A lower bound on the time of every schedule of a class within a budget.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// No schedule takes less.
+    pub time: Time,
+    /// The class.
+    pub kind: BoundKind,
+    /// Where the bound comes from.
+    pub node: NodeId,
+    /// Why it holds.
+    pub proof: Proof,
+    /// Starts, best bound first.
+    pub starts: Vec<HeldSet>,
+}
+
+impl Bound {
+    /// The bound says that no schedule fits.
+    pub fn is_infeasible(&self) -> bool {
+        matches!(self.proof, Proof::WorkingSet | Proof::CutInfeasible)
+    }
+}
+
+/// How many nodes are cut at exactly.
+const EXACT: usize = 4;
+/// Subproblems per exact cut before it is left with what is proven.
+const SUBPROBLEMS: u64 = 200_000;
+
+/// The best order-free bound that can be had in a time. The clock only stops.
+pub fn order_free(graph: &Graph, budget: Bytes, time: Duration) -> Bound {
+    order_free_below(graph, budget, None, time)
+}
+
+/// The same when a plan is known: proving that nothing beats it ends the search.
+pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time: Duration) -> Bound {
+    let start = Instant::now();
+    let deadline = start.checked_add(time);
+    let total = graph.total_time();
+    let (least, holder) = working_set(graph);
+    let once =
+        |node, proof| Bound { time: total, kind: BoundKind::OrderFree, node, proof, starts: Vec::new() };
+    if budget < least {
+        return once(holder, Proof::WorkingSet);
+    }
+    let mut bound = once(holder, Proof::EveryNodeOnce);
+    // A third of the time for looking around is plenty except on huge graphs.
+    let ranked = scan(graph, budget, start.checked_add(time / 3));
+    let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
+    let mut cutter = Cutter::new(graph);
+    for (position, promise) in ranked.iter().enumerate() {
+        let Some(relaxed) = promise.bound else { return once(promise.at, Proof::CutInfeasible) };
+        if position == 0 {
+            bound.raise(total, relaxed, promise.at, Proof::CutRelaxed);
+        }
+        if position >= EXACT || bound.time.0 >= total.0.saturating_add(cutoff) {
+            break;
+        }
+        let cut = cutter.cut(promise.at, budget);
+        let floor = bound.time.0 - total.0;
+        let solved = knapsack::solve(&cut, Limits { cutoff, floor, nodes: SUBPROBLEMS, deadline });
+        let Some(proven) = solved.bound else { return once(promise.at, Proof::CutInfeasible) };
+        let proof = if solved.exact { Proof::CutExact } else { Proof::CutRelaxed };
+        bound.raise(total, proven, promise.at, proof);
+        bound.starts.extend(solved.best.map(|best| held_set(graph, &cut, &best)));
+    }
+    bound
+}
+
+impl Bound {
+    fn raise(&mut self, total: Time, overhead: u64, node: NodeId, proof: Proof) {
+        let time = total + Time(overhead);
+        if time > self.time || (time == self.time && self.proof == Proof::CutRelaxed && self.node == node) {
+            (self.time, self.node, self.proof) = (time, node, proof);
+        }
+    }
+}
+
+/// What a solution of a cut problem holds.
+pub fn held_set(graph: &Graph, cut: &Cut, choice: &Choice) -> HeldSet {
+    let at = graph.node(cut.at);
+    let mut held: Vec<ValueId> = at.reads.iter().chain(&at.writes).copied().collect();
+    held.extend(cut.values.iter().zip(&choice.held).filter(|(_, held)| **held).map(|(value, _)| value.id));
+    held.sort_unstable();
+    held.dedup();
+    let again = cut.nodes.iter().zip(&choice.again).filter(|(_, again)| **again).map(|(node, _)| node.id);
+    HeldSet { at: cut.at, held, again: again.collect(), time: Time(choice.time) }
+}
