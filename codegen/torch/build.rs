@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 12] = [
     "cc/common.cpp",
     "cc/convert.cpp",
     "cc/dispatch.cpp",
@@ -14,6 +14,9 @@ const SOURCES: [&str; 9] = [
     "cc/archive.cpp",
     "cc/interpret.cpp",
     "cc/record.cpp",
+    "cc/record_values.cpp",
+    "cc/probe.cpp",
+    "cc/encode.cpp",
     "cc/step.cpp",
 ];
 
@@ -23,7 +26,6 @@ fn main() {
         std::process::exit(1);
     };
     let include = lib.parent().unwrap_or(&lib).join("include");
-    let sources: Vec<&str> = SOURCES.into_iter().filter(|s| std::path::Path::new(s).exists()).collect();
     cc::Build::new()
         .cpp(true)
         .std("c++17")
@@ -34,11 +36,13 @@ fn main() {
         .flag("-isystem")
         .flag(include.join("torch/csrc/api/include").display().to_string())
         .flag("-Wno-unused-parameter")
+        // g++ 12 invents an overflow in intrusive_ptr.
+        .flag("-Wno-stringop-overflow")
         .flag("-fvisibility=hidden")
         .opt_level(2)
         // Debug information of the torch headers makes the archive ten times larger and serves nobody.
         .debug(false)
-        .files(sources)
+        .files(SOURCES)
         .compile("rk_torch_shim");
     println!("cargo:rerun-if-changed=cc");
     println!("cargo:rustc-link-search=native={}", lib.display());

@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 #include <string>
 
 namespace rk {
@@ -12,12 +13,20 @@ namespace rk {
 // A copy of `text` on the C heap, freed by rk_string_free.
 const char* heap_string(const std::string& text);
 
+// An error whose kind decides the exit code of the tools.
+struct KindError : std::runtime_error {
+  KindError(RkKind kind, const std::string& text) : std::runtime_error(text), kind(kind) {}
+  RkKind kind;
+};
+
 // Runs `body`; turns whatever it throws into an error text. An exception that crossed into Rust would abort.
 template <class F>
 const char* guarded(F&& body) noexcept {
   try {
     body();
     return nullptr;
+  } catch (const KindError& e) {
+    return heap_string(std::string(1, e.kind) + e.what());
   } catch (const c10::Error& e) {
     return heap_string(e.what_without_backtrace());
   } catch (const std::exception& e) {

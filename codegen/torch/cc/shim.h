@@ -35,7 +35,14 @@ struct RkCall;     // a call whose arguments have been converted once
 struct RkSlots;    // the tensors of a running step, by index
 struct RkArchive;  // a loaded torch.jit archive
 struct RkStep;     // an archive with inputs and a loss: one training step
-struct RkRecorder; // what one run of a step did
+
+// Error texts of these kinds start with the byte given here, which the Rust side takes off.
+enum RkKind : char {
+  RK_ARCHIVE = 1, // not an archive that we can read
+  RK_INPUTS = 2,  // the forward failed on these inputs, or they do not fit its arguments
+  RK_REFUSED = 3, // an operator that cannot be imported
+  RK_LOSS = 4,    // the loss specification does not fit the outputs
+};
 
 // ---- common.cpp
 // Frees an error text or a string result.
@@ -91,4 +98,31 @@ const char* rk_cuda_memory(int32_t index, int64_t* current, int64_t* peak);
 const char* rk_cuda_reset_peak(int32_t index);
 // Number of threads that operators use; 0 asks only.
 const char* rk_threads(int32_t set, int32_t* out);
+
+// ---- archive.cpp
+// Loads what torch.jit.trace(...).save wrote, onto the device.
+const char* rk_archive_load(const char* path, int32_t type, int32_t index, RkArchive** out);
+void rk_archive_free(RkArchive* archive);
+// Arguments of forward, traced inputs, parameters and buffers, encoded as src/archive.rs decodes it.
+const char* rk_archive_describe(const RkArchive* archive, uint8_t** out, size_t* n);
+// The tensor of the i-th parameter or buffer; the model's own, not a copy.
+const char* rk_archive_tensor(const RkArchive* archive, size_t i, at::Tensor** out);
+// Reads a file of torch.save: one tensor, or a nest of tuples, lists and dicts of tensors. Names are paths.
+// Both arrays and all their entries belong to the caller (rk_string_free, tensor handles, rk_bytes_free).
+const char* rk_pickle_load(const char* path, const char*** names, at::Tensor*** tensors, size_t* n);
+
+// ---- step.cpp
+// A step of `archive` on flat `inputs`, in the order of the leaves of forward's arguments.
+// loss: 0 none, 1 sum, 2 mean, 3 output number `output`.
+const char* rk_step_new(RkArchive* archive, at::Tensor* const* inputs, size_t n, int32_t loss, int64_t output, RkStep** out);
+void rk_step_free(RkStep* step);
+// Runs forward, loss and backward as eager PyTorch does. Results of the run before are let go first.
+const char* rk_step_run(RkStep* step);
+// The i-th result of the last run: role 0 loss, 1 output, 2 gradient. A null name: there are no more.
+const char* rk_step_result(const RkStep* step, size_t i, int32_t* role, const char** name, at::Tensor** out);
+// Lets the results and the gradients of the last run go.
+const char* rk_step_clear(RkStep* step);
+// Runs the step once under the recorder, and `repeats` + 1 times more for timing when `repeats` > 0; gives the
+// recording, encoded as src/recording.rs decodes it.
+const char* rk_step_record(RkStep* step, int32_t repeats, uint8_t** out, size_t* n);
 }

@@ -17,7 +17,7 @@ pub enum Device {
 }
 
 impl Device {
-    fn raw(self) -> (i32, i32) {
+    pub(crate) fn raw(self) -> (i32, i32) {
         match self {
             Self::Cpu => (0, 0),
             Self::Cuda(index) => (1, index),

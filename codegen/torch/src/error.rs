@@ -3,10 +3,26 @@
 use crate::ffi;
 use std::ffi::{CStr, CString, c_char};
 
+/// What went wrong; the tools choose their exit code by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The file is not an archive that can be read.
+    Archive,
+    /// The forward fails on these inputs, or they do not fit its arguments.
+    Inputs,
+    /// An operator cannot be imported.
+    Refused,
+    /// The loss specification does not fit the model's outputs.
+    Loss,
+    /// Anything else.
+    Other,
+}
+
 /// An error of libtorch or of this crate, with a text for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
+    kind: ErrorKind,
     message: String,
 }
 
@@ -16,7 +32,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// An error with this text.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self::of(ErrorKind::Other, message)
+    }
+
+    /// An error of this kind with this text.
+    pub fn of(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
     }
 
     /// The text.
@@ -39,7 +65,16 @@ pub(crate) unsafe fn check(status: *const c_char) -> Result<()> {
     if status.is_null() {
         return Ok(());
     }
-    Err(Error::new(unsafe { take_string(status) }))
+    let text = unsafe { take_string(status) };
+    // The shim puts the kind in front (`RkKind`).
+    let kind = match text.as_bytes().first() {
+        Some(1) => ErrorKind::Archive,
+        Some(2) => ErrorKind::Inputs,
+        Some(3) => ErrorKind::Refused,
+        Some(4) => ErrorKind::Loss,
+        _ => return Err(Error::new(text)),
+    };
+    Err(Error::of(kind, &text[1..]))
 }
 
 /// Copies and frees a string made by the shim.

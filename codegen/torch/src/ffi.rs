@@ -29,7 +29,7 @@ macro_rules! opaque {
         pub struct $name { _private: [u8; 0] }
     )* };
 }
-opaque!(Op, Call, RawSlots);
+opaque!(Op, Call, RawSlots, RawArchive, RawStep);
 
 type Status = *const c_char;
 
@@ -75,4 +75,36 @@ unsafe extern "C" {
     pub fn rk_cuda_memory(index: i32, current: *mut i64, peak: *mut i64) -> Status;
     pub fn rk_cuda_reset_peak(index: i32) -> Status;
     pub fn rk_threads(set: i32, out: *mut i32) -> Status;
+
+    pub fn rk_bytes_free(bytes: *mut u8);
+    pub fn rk_archive_load(path: *const c_char, kind: i32, index: i32, out: *mut *mut RawArchive) -> Status;
+    pub fn rk_archive_free(archive: *mut RawArchive);
+    pub fn rk_archive_describe(archive: *const RawArchive, out: *mut *mut u8, n: *mut usize) -> Status;
+    pub fn rk_archive_tensor(archive: *const RawArchive, i: usize, out: *mut RawTensor) -> Status;
+    pub fn rk_pickle_load(
+        path: *const c_char,
+        names: *mut *mut *const c_char,
+        tensors: *mut *mut RawTensor,
+        n: *mut usize,
+    ) -> Status;
+
+    pub fn rk_step_new(
+        archive: *mut RawArchive,
+        inputs: *const RawTensor,
+        n: usize,
+        loss: i32,
+        output: i64,
+        out: *mut *mut RawStep,
+    ) -> Status;
+    pub fn rk_step_free(step: *mut RawStep);
+    pub fn rk_step_run(step: *mut RawStep) -> Status;
+    pub fn rk_step_result(
+        step: *const RawStep,
+        i: usize,
+        role: *mut i32,
+        name: *mut *const c_char,
+        out: *mut RawTensor,
+    ) -> Status;
+    pub fn rk_step_clear(step: *mut RawStep) -> Status;
+    pub fn rk_step_record(step: *mut RawStep, repeats: i32, out: *mut *mut u8, n: *mut usize) -> Status;
 }

@@ -2,24 +2,39 @@
 //!
 //! What the shim adds: operators by name through the boxed dispatcher ([`Operator`]), calls whose arguments are
 //! converted once ([`Prepared`]), a counting allocator ([`memory`]), generator state ([`Device`]), archives of
-//! `torch.jit.trace`, and the recording of a training step. `cc/shim.h` lists every symbol that crosses the
-//! border; each catches all exceptions, so errors arrive here as [`Error`].
+//! `torch.jit.trace` ([`Archive`]), their training step as eager runs it and its recording ([`EagerStep`]).
+//! `cc/shim.h` lists every symbol that crosses the border; each catches all exceptions, so errors arrive here
+//! as [`Error`].
 //!
 //! Not here: MLIR, plans, any decision. The frontend turns recordings into IR, the runtime executes steps; both
 //! share this crate because torch should be behind one door.
 
+mod archive;
+mod bytes;
 mod device;
+mod dtype;
 mod error;
 mod ffi;
+mod inputs;
 pub mod memory;
 mod operator;
 mod prepared;
+mod recording;
+mod step;
 mod value;
 
+pub use archive::{Archive, Attribute, load_tensors};
 pub use device::{Device, set_threads, threads};
-pub use error::{Error, Result};
+pub use dtype::Dtype;
+pub use error::{Error, ErrorKind, Result};
+pub use inputs::InputSpec;
 pub use operator::Operator;
 pub use prepared::{Prepared, Slots};
+pub use recording::{
+    Argument, ArgumentRole, Constant, RecordedOp, Recording, ResultRole, StepArgument, StepResult,
+    TensorType, ValueNumber,
+};
+pub use step::{EagerStep, LossSpec, StepResults};
 pub use value::Value;
 // The runtime and the frontend use the same tensors.
 pub use tch;

@@ -1,0 +1,167 @@
+// The fallback, and what it does around a call.
+#include "record.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <atomic>
+
+namespace rk {
+namespace {
+
+std::atomic<Recorder*> active{nullptr};
+
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  Recorder* recorder = active.load();
+  // A composite without tensor arguments arrives here undecomposed.
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) && !op.hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  c10::impl::ExcludeDispatchKeyGuard exclude(c10::DispatchKey::Fake);
+  const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Fake);
+  if (recorder == nullptr) {
+    op.redispatchBoxed(below, stack);
+  } else {
+    recorder->call(op, below, stack);
+  }
+}
+
+void register_fallback() {
+  static torch::Library library(torch::Library::IMPL, "_", c10::DispatchKey::Fake, __FILE__, __LINE__);
+  static const bool done = [] {
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    return true;
+  }();
+  (void)done;
+}
+
+std::string ir_name(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  std::string base = name.name;
+  if (const auto colons = base.find("::"); colons != std::string::npos) base.replace(colons, 2, ".");
+  return base + "." + (name.overload_name.empty() ? "default" : name.overload_name);
+}
+
+} // namespace
+
+Recorder::Session::Session(Recorder& recorder)
+    : include_((register_fallback(), c10::DispatchKeySet(c10::DispatchKey::Fake))) {
+  active.store(&recorder);
+}
+
+Recorder::Session::~Session() { active.store(nullptr); }
+
+Recorder::Recorder(c10::Device device, std::function<std::string()> where) : device_(device), where_(std::move(where)) {}
+Recorder::~Recorder() = default;
+
+void Recorder::refuse(const std::string& reason) const {
+  const auto path = where_();
+  throw KindError(RK_REFUSED, "operator " + current_ + " at '" + (path.empty() ? "<root>" : path) + "': " + reason);
+}
+
+void Recorder::start_timing(bool fresh) {
+  mode_ = Mode::kTime;
+  next_call_ = 0;
+  if (!fresh) return;
+  for (auto& op : ops_) op.times.clear();
+}
+
+void Recorder::end_run() {
+  TORCH_CHECK(mode_ != Mode::kTime || next_call_ == calls_.size(), "the step made ", next_call_, " calls after ", calls_.size(), " in the recording");
+  next_call_ = 0;
+}
+
+void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
+  current_ = ir_name(op);
+  if (mode_ == Mode::kTime) {
+    time(op, below, stack);
+  } else {
+    record(op, below, stack);
+  }
+}
+
+void Recorder::time(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
+  TORCH_CHECK(next_call_ < calls_.size(), "the step makes more calls than in the recording, the first at ", current_);
+  const size_t at = calls_[next_call_++];
+  Probe probe(device_);
+  probe.synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  op.redispatchBoxed(below, stack);
+  probe.synchronize();
+  const auto end = std::chrono::steady_clock::now();
+  if (at == std::string::npos) return;
+  ops_[at].times.push_back(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(end - start).count()));
+}
+
+// Operators that only look at the numbers of tensors made of literals: shape arithmetic that the trace left.
+bool Recorder::reads_data(const RecordedOp& op) const {
+  for (const uint32_t operand : op.operands) {
+    if (values_[operand].defined && storages_.at(storage_order_[values_[operand].storage]).tainted) return true;
+  }
+  return false;
+}
+
+void Recorder::check_storages(const RecordedOp& op) const {
+  for (const uint32_t index : op.writes) {
+    const auto& meta = values_[op.operands[index]];
+    if (!meta.defined) continue;
+    const auto& storage = storages_.at(storage_order_[meta.storage]);
+    if (storage.constant) refuse("it writes to a tensor that is baked into the trace");
+    if (const auto strong = storage.weak.lock(); strong && strong->nbytes() != meta.storage_bytes) {
+      refuse("it changes the size of the storage of its argument");
+    }
+  }
+}
+
+void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
+  RecordedOp entry;
+  entry.name = current_;
+  entry.path = where_();
+  entry.backward = backward;
+  read_arguments(op, *stack, entry);
+  if (op.hasTag(at::Tag::data_dependent_output) || current_ == "aten._local_scalar_dense.default") {
+    if (reads_data(entry)) refuse("its result is a number that depends on the data of the step");
+    op.redispatchBoxed(below, stack); // shape arithmetic: the number is baked in, like every size of a trace
+    calls_.push_back(std::string::npos);
+    return;
+  }
+  bool masks = false; // indexing by a mask: the shape of the result depends on it
+  if (current_ == "aten.index.Tensor") {
+    for (size_t i = 1; i < entry.operands.size(); ++i) {
+      const auto dtype = values_[entry.operands[i]].dtype;
+      masks = masks || dtype == at::kBool || dtype == at::kByte;
+    }
+  }
+  const bool dynamic = op.hasTag(at::Tag::dynamic_output_shape) && current_ != "aten.index.Tensor";
+  if ((dynamic || masks) && reads_data(entry)) refuse("the shape of its result depends on the data of the step");
+
+  Probe probe(device_);
+  const bool watch = !device_.is_cuda() || op.hasTag(at::Tag::nondeterministic_seeded);
+  const auto generator = watch ? probe.generator() : std::vector<uint8_t>();
+  const int64_t level = probe.memory();
+  probe.reset_peak();
+  op.redispatchBoxed(below, stack);
+  probe.synchronize();
+  const int64_t peak = probe.memory_peak();
+  entry.random = watch && probe.generator() != generator;
+  const size_t known = storage_order_.size();
+  read_results(op, *stack, entry);
+  int64_t retained = 0;
+  for (size_t i = known; i < storage_order_.size(); ++i) {
+    const auto& storage = storages_.at(storage_order_[i]);
+    if (const auto strong = storage.weak.lock()) retained += static_cast<int64_t>(strong->nbytes());
+  }
+  entry.workspace = static_cast<uint64_t>(std::max<int64_t>(0, peak - level - retained));
+  check_storages(entry);
+  const bool tainted = entry.random || reads_data(entry);
+  auto taint = [&](uint32_t value) {
+    if (values_[value].defined && tainted) storages_.at(storage_order_[values_[value].storage]).tainted = true;
+  };
+  for (const uint32_t value : entry.results) taint(value);
+  for (const uint32_t index : entry.writes) taint(entry.operands[index]);
+  calls_.push_back(ops_.size());
+  ops_.push_back(std::move(entry));
+}
+
+} // namespace rk
