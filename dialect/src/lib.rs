@@ -1,1 +1,39 @@
-//! Under construction.
+//! The MLIR dialect rk: ops, stages, verifiers, and a Rust API for those who write passes over it.
+//!
+//! `td/` defines ops, attributes and types; `td/Dialect.td` states the stages and the laws S1 to S8, once. `cc/` is the
+//! little that must be C++, and `cc/shim.h` lists every symbol that crosses the border. Everything else is here:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`ops`] | typed views: [`ops::AtenOp`], [`ops::NodeOp`], [`ops::RunOp`], [`ops::StepOp`], ... |
+//! | [`create`] | functions that make ops |
+//! | [`attrs`], [`types`] | stages, costs, ATen arguments; sizes, strides and bytes |
+//! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
+//! | [`pass`] | passes with options, and an example of one |
+//! | `verify`, `verify_ops`, `verify_attrs` | one function per law; each op by itself; attributes on functions |
+//! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
+//!
+//! **Absent here:** torch, plans, solvers. This crate knows what a legal schedule looks like, not which one is good.
+
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod attrs;
+pub mod create;
+pub mod diagnostic;
+pub mod names;
+pub mod ops;
+mod panics;
+pub mod pass;
+#[allow(unsafe_code)]
+mod raw;
+pub mod types;
+mod verify_attrs;
+mod verify_ops;
+
+pub use attrs::{Arg, Cost, Stage};
+pub use raw::{
+    At, Attr, Block, Context, Ctx, DenseBytes, Location, Module, NewOp, Op, Region, Type, Use, Value,
+};
+pub use raw::{insert_dialect, lsp_server_main, opt_main};
+pub use types::Tensor;

@@ -1,0 +1,46 @@
+// The main functions of rk-opt and rk-lsp-server. A file of its own, because the headers that register everything are
+// the slowest to compile, and because a plugin must not contain it.
+
+#include "Dialect.h"
+#include "shim.h"
+
+#include "mlir/CAPI/Support.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace mlir;
+
+static void registerEverything(DialectRegistry &registry) {
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  // Without these, gpu-module-to-binary finds no translation for gpu.module.
+  registerAllGPUToLLVMIRTranslations(registry);
+  registry.insert<rk::RkDialect>();
+}
+
+int rkOptMain(int argc, char **argv, const char *version) {
+  DialectRegistry registry;
+  registerEverything(registry);
+  registerAllPasses();
+  // Only here, so that the plugin adds no flag to mlir-opt.
+  static llvm::cl::opt<std::string> budget(
+      "budget", llvm::cl::value_desc("bytes, 2GiB, 60%"),
+      llvm::cl::desc("What the option 'budget' of every rk pass holds unless it is given"));
+  llvm::cl::AddExtraVersionPrinter([version](raw_ostream &stream) { stream << version << "\n"; });
+  auto [input, output] = registerAndParseCLIOptions(argc, argv, "rk-opt: MLIR's optimizer driver with the passes of rk\n",
+                                                    registry);
+  if (budget.getNumOccurrences() > 0)
+    rkSetOptionDefault(wrap(StringRef("budget")), wrap(StringRef(budget.getValue())));
+  return asMainReturnCode(MlirOptMain(argc, argv, input, output, registry));
+}
+
+int rkLspServerMain(int argc, char **argv) {
+  DialectRegistry registry;
+  registerEverything(registry);
+  return asMainReturnCode(MlirLspServerMain(argc, argv, registry));
+}

@@ -1,0 +1,34 @@
+//! What a value is called in messages: as the user knows it.
+
+use crate::ops::{AtenOp, RunOp, StepOp};
+use crate::raw::Value;
+
+/// The name of a value: the node that produces it (`layer1.0.conv1`; `bn1.1` for a second result, `drop.state` for a
+/// generator), the module path and operator of an ATen call, the name of a parameter or input.
+pub fn of(value: Value<'_>) -> String {
+    if let Some((op, number)) = value.producer() {
+        if let Some(run) = RunOp::of(op) {
+            let symbol = run.symbol();
+            return match number {
+                _ if value.ty().is_generator() => format!("{symbol}.state"),
+                0 => symbol.to_owned(),
+                _ => format!("{symbol}.{number}"),
+            };
+        }
+        if let Some(call) = AtenOp::of(op) {
+            let path = call.module_path();
+            let name = call.operator_parts().map_or(call.operator(), |(_, name, _)| name);
+            let dot = if path.is_empty() { "" } else { "." };
+            return format!("{path}{dot}{name}");
+        }
+        return op.location().name().unwrap_or(op.name()).to_owned();
+    }
+    if let Some((block, number)) = value.argument() {
+        let step = block.parent().and_then(StepOp::of);
+        if let Some(name) = step.and_then(|step| step.argument_name(number)) {
+            return name.to_owned();
+        }
+        return format!("argument {number}");
+    }
+    value.to_string()
+}

@@ -1,0 +1,388 @@
+//! Attributes and types, as MLIR has them. Those of rk have readers in [`crate::attrs`] and [`crate::types`].
+
+use std::marker::PhantomData;
+
+use mlir_sys::*;
+
+use super::{Ctx, by_address, printed, shim, text, view};
+
+/// An attribute.
+#[derive(Clone, Copy, Debug)]
+pub struct Attr<'c> {
+    pub(crate) raw: MlirAttribute,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Attr);
+
+/// A type.
+#[derive(Clone, Copy, Debug)]
+pub struct Type<'c> {
+    pub(crate) raw: MlirType,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Type);
+
+impl<'c> Attr<'c> {
+    pub(crate) fn from_raw(raw: MlirAttribute) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    /// `None` for MLIR's null attribute.
+    pub(crate) fn from_nullable(raw: MlirAttribute) -> Option<Self> {
+        (!raw.ptr.is_null()).then_some(Self::from_raw(raw))
+    }
+
+    /// The context.
+    pub fn context(self) -> Ctx<'c> {
+        // SAFETY: the attribute is alive.
+        Ctx::from_raw(unsafe { mlirAttributeGetContext(self.raw) })
+    }
+
+    /// Any attribute from its text, such as `dense<1.0> : tensor<2xf32>`; `None` after MLIR reported an error.
+    pub fn parse(ctx: Ctx<'c>, source: &str) -> Option<Self> {
+        // SAFETY: MLIR copies what it needs.
+        Self::from_nullable(unsafe { mlirAttributeParseGet(ctx.raw, view(source)) })
+    }
+
+    /// `unit`.
+    pub fn unit(ctx: Ctx<'c>) -> Self {
+        // SAFETY: the context is alive (so in every constructor below).
+        Self::from_raw(unsafe { mlirUnitAttrGet(ctx.raw) })
+    }
+
+    /// A 64-bit integer, `5 : i64`.
+    pub fn i64(ctx: Ctx<'c>, value: i64) -> Self {
+        Self::from_raw(unsafe { mlirIntegerAttrGet(mlirIntegerTypeGet(ctx.raw, 64), value) })
+    }
+
+    /// A double, `0.5 : f64`.
+    pub fn f64(ctx: Ctx<'c>, value: f64) -> Self {
+        Self::from_raw(unsafe { mlirFloatAttrDoubleGet(ctx.raw, mlirF64TypeGet(ctx.raw), value) })
+    }
+
+    /// `true` or `false`.
+    pub fn bool(ctx: Ctx<'c>, value: bool) -> Self {
+        Self::from_raw(unsafe { mlirBoolAttrGet(ctx.raw, value.into()) })
+    }
+
+    /// A string.
+    pub fn string(ctx: Ctx<'c>, value: &str) -> Self {
+        Self::from_raw(unsafe { mlirStringAttrGet(ctx.raw, view(value)) })
+    }
+
+    /// `@name`.
+    pub fn symbol(ctx: Ctx<'c>, name: &str) -> Self {
+        Self::from_raw(unsafe { mlirFlatSymbolRefAttrGet(ctx.raw, view(name)) })
+    }
+
+    /// A list of attributes.
+    pub fn array(ctx: Ctx<'c>, elements: &[Attr<'c>]) -> Self {
+        let raw: Vec<_> = elements.iter().map(|element| element.raw).collect();
+        Self::from_raw(unsafe { mlirArrayAttrGet(ctx.raw, raw.len() as isize, raw.as_ptr()) })
+    }
+
+    /// `array<i64: ...>`.
+    pub fn i64s(ctx: Ctx<'c>, values: &[i64]) -> Self {
+        Self::from_raw(unsafe { mlirDenseI64ArrayGet(ctx.raw, values.len() as isize, values.as_ptr()) })
+    }
+
+    /// A dictionary.
+    pub fn dict(ctx: Ctx<'c>, entries: &[(&str, Attr<'c>)]) -> Self {
+        let raw: Vec<_> = entries.iter().map(|(name, value)| named(ctx, name, *value)).collect();
+        Self::from_raw(unsafe { mlirDictionaryAttrGet(ctx.raw, raw.len() as isize, raw.as_ptr()) })
+    }
+
+    /// A type as an attribute.
+    pub fn of_type(ty: Type<'c>) -> Self {
+        Self::from_raw(unsafe { mlirTypeAttrGet(ty.raw) })
+    }
+
+    /// `dense<...>` of a tensor type from its elements in memory order (row-major, native endian; `i1` one byte each).
+    /// `None` when the number of bytes does not fit the type.
+    pub fn dense(ty: Type<'c>, bytes: &[u8]) -> Option<Self> {
+        Self::from_nullable(unsafe {
+            mlirDenseElementsAttrRawBufferGet(ty.raw, bytes.len(), bytes.as_ptr().cast())
+        })
+    }
+
+    /// Whether it is `unit`.
+    pub fn is_unit(self) -> bool {
+        unsafe { mlirAttributeIsAUnit(self.raw) }
+    }
+
+    /// The value of an integer attribute of at most 64 bits (booleans excluded).
+    pub fn as_i64(self) -> Option<i64> {
+        unsafe {
+            if !mlirAttributeIsAInteger(self.raw) || mlirAttributeIsABool(self.raw) {
+                return None;
+            }
+            let ty = Type::from_raw(mlirAttributeGetType(self.raw));
+            match ty.integer_width() {
+                Some(width) if width > 64 => None,
+                _ if mlirTypeIsAInteger(ty.raw) && mlirIntegerTypeIsUnsigned(ty.raw) => {
+                    i64::try_from(mlirIntegerAttrGetValueUInt(self.raw)).ok()
+                }
+                _ if mlirTypeIsAInteger(ty.raw) && mlirIntegerTypeIsSigned(ty.raw) => {
+                    Some(mlirIntegerAttrGetValueSInt(self.raw))
+                }
+                _ => Some(mlirIntegerAttrGetValueInt(self.raw)),
+            }
+        }
+    }
+
+    /// The value of a float attribute.
+    pub fn as_f64(self) -> Option<f64> {
+        unsafe { mlirAttributeIsAFloat(self.raw).then(|| mlirFloatAttrGetValueDouble(self.raw)) }
+    }
+
+    /// The value of a boolean attribute.
+    pub fn as_bool(self) -> Option<bool> {
+        unsafe { mlirAttributeIsABool(self.raw).then(|| mlirBoolAttrGetValue(self.raw)) }
+    }
+
+    /// The text of a string attribute.
+    pub fn as_str(self) -> Option<&'c str> {
+        unsafe { mlirAttributeIsAString(self.raw).then(|| text(mlirStringAttrGetValue(self.raw))) }
+    }
+
+    /// The name of `@name`.
+    pub fn as_symbol(self) -> Option<&'c str> {
+        unsafe {
+            mlirAttributeIsAFlatSymbolRef(self.raw).then(|| text(mlirFlatSymbolRefAttrGetValue(self.raw)))
+        }
+    }
+
+    /// The elements of an array attribute.
+    pub fn as_array(self) -> Option<Vec<Attr<'c>>> {
+        unsafe {
+            mlirAttributeIsAArray(self.raw).then(|| {
+                let count = mlirArrayAttrGetNumElements(self.raw);
+                (0..count).map(|index| Self::from_raw(mlirArrayAttrGetElement(self.raw, index))).collect()
+            })
+        }
+    }
+
+    /// The elements of `array<i64: ...>`.
+    pub fn as_i64s(self) -> Option<Vec<i64>> {
+        unsafe {
+            mlirAttributeIsADenseI64Array(self.raw).then(|| {
+                let count = mlirDenseArrayGetNumElements(self.raw);
+                (0..count).map(|index| mlirDenseI64ArrayGetElement(self.raw, index)).collect()
+            })
+        }
+    }
+
+    /// The entries of a dictionary, sorted by name.
+    pub fn as_dict(self) -> Option<Vec<(&'c str, Attr<'c>)>> {
+        unsafe {
+            mlirAttributeIsADictionary(self.raw).then(|| {
+                let count = mlirDictionaryAttrGetNumElements(self.raw);
+                (0..count).map(|index| unnamed(mlirDictionaryAttrGetElement(self.raw, index))).collect()
+            })
+        }
+    }
+
+    /// The entry of a dictionary.
+    pub fn entry(self, name: &str) -> Option<Attr<'c>> {
+        unsafe {
+            if !mlirAttributeIsADictionary(self.raw) {
+                return None;
+            }
+            Self::from_nullable(mlirDictionaryAttrGetElementByName(self.raw, view(name)))
+        }
+    }
+
+    /// The type that a type attribute holds.
+    pub fn as_type(self) -> Option<Type<'c>> {
+        unsafe { mlirAttributeIsAType(self.raw).then(|| Type::from_raw(mlirTypeAttrGetValue(self.raw))) }
+    }
+
+    /// The type of a typed attribute, such as the tensor of `dense<...>`.
+    pub fn ty(self) -> Type<'c> {
+        Type::from_raw(unsafe { mlirAttributeGetType(self.raw) })
+    }
+
+    /// The bytes of `dense<...>` in memory order: one element for a splat, else all of them. `None` for anything else.
+    /// Booleans come as one byte each.
+    pub fn dense_bytes(self) -> Option<DenseBytes<'c>> {
+        unsafe {
+            if !mlirAttributeIsADenseElements(self.raw) {
+                return None;
+            }
+            let splat = mlirDenseElementsAttrIsSplat(self.raw);
+            let ty = self.ty();
+            let count = if splat { 1 } else { ty.shape()?.iter().product::<i64>() };
+            let count = usize::try_from(count).ok()?;
+            let element = usize::try_from(ty.element()?.element_bytes()?).ok()?;
+            let data = mlirDenseElementsAttrGetRawData(self.raw).cast::<u8>();
+            Some(DenseBytes { splat, bytes: std::slice::from_raw_parts(data, count * element) })
+        }
+    }
+}
+
+/// The elements of a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DenseBytes<'c> {
+    /// Whether one element stands for all.
+    pub splat: bool,
+    /// The elements, row-major, native endian.
+    pub bytes: &'c [u8],
+}
+
+impl std::fmt::Display for Attr<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .write_str(&printed(|callback, data| unsafe { mlirAttributePrint(self.raw, callback, data) }))
+    }
+}
+
+pub(super) fn named<'c>(ctx: Ctx<'c>, name: &str, value: Attr<'c>) -> MlirNamedAttribute {
+    // SAFETY: the context is alive.
+    unsafe { mlirNamedAttributeGet(mlirIdentifierGet(ctx.raw, view(name)), value.raw) }
+}
+
+pub(super) fn unnamed<'c>(raw: MlirNamedAttribute) -> (&'c str, Attr<'c>) {
+    // SAFETY: identifiers live as long as the context.
+    unsafe { (text(mlirIdentifierStr(raw.name)), Attr::from_raw(raw.attribute)) }
+}
+
+impl<'c> Type<'c> {
+    pub(crate) fn from_raw(raw: MlirType) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    /// The context.
+    pub fn context(self) -> Ctx<'c> {
+        // SAFETY: the type is alive.
+        Ctx::from_raw(unsafe { mlirTypeGetContext(self.raw) })
+    }
+
+    /// Any type from its text, such as `f32` or `tensor<2x3xbf16>`; `None` after MLIR reported an error.
+    pub fn parse(ctx: Ctx<'c>, source: &str) -> Option<Self> {
+        let raw = unsafe { mlirTypeParseGet(ctx.raw, view(source)) };
+        (!raw.ptr.is_null()).then_some(Self::from_raw(raw))
+    }
+
+    /// `none`: a tensor that libtorch leaves undefined.
+    pub fn none(ctx: Ctx<'c>) -> Self {
+        Self::from_raw(unsafe { mlirNoneTypeGet(ctx.raw) })
+    }
+
+    /// `!rk.generator`.
+    pub fn generator(ctx: Ctx<'c>) -> Self {
+        Self::from_raw(unsafe { shim::rkGeneratorGet(ctx.raw) })
+    }
+
+    /// A ranked tensor; `encoding` is `#rk.strided` or nothing. `None` after MLIR reported what does not fit.
+    pub fn tensor(shape: &[i64], element: Type<'c>, encoding: Option<Attr<'c>>) -> Option<Self> {
+        let encoding = encoding.map_or(MlirAttribute { ptr: std::ptr::null() }, |attribute| attribute.raw);
+        let location = element.context().unknown();
+        let raw = unsafe {
+            mlirRankedTensorTypeGetChecked(
+                location.raw,
+                shape.len() as isize,
+                shape.as_ptr(),
+                element.raw,
+                encoding,
+            )
+        };
+        (!raw.ptr.is_null()).then_some(Self::from_raw(raw))
+    }
+
+    /// A function type.
+    pub fn function(ctx: Ctx<'c>, inputs: &[Type<'c>], results: &[Type<'c>]) -> Self {
+        let inputs: Vec<_> = inputs.iter().map(|ty| ty.raw).collect();
+        let results: Vec<_> = results.iter().map(|ty| ty.raw).collect();
+        Self::from_raw(unsafe {
+            mlirFunctionTypeGet(
+                ctx.raw,
+                inputs.len() as isize,
+                inputs.as_ptr(),
+                results.len() as isize,
+                results.as_ptr(),
+            )
+        })
+    }
+
+    /// Whether it is `none`.
+    pub fn is_none(self) -> bool {
+        unsafe { mlirTypeIsANone(self.raw) }
+    }
+
+    /// Whether it is `!rk.generator`.
+    pub fn is_generator(self) -> bool {
+        unsafe { shim::rkGeneratorIs(self.raw) }
+    }
+
+    /// Whether it is a ranked tensor.
+    pub fn is_tensor(self) -> bool {
+        unsafe { mlirTypeIsARankedTensor(self.raw) }
+    }
+
+    /// The sizes of a ranked tensor of static shape.
+    pub fn shape(self) -> Option<Vec<i64>> {
+        unsafe {
+            if !mlirTypeIsARankedTensor(self.raw) || !mlirShapedTypeHasStaticShape(self.raw) {
+                return None;
+            }
+            let rank = mlirShapedTypeGetRank(self.raw);
+            Some((0..rank).map(|dim| mlirShapedTypeGetDimSize(self.raw, dim as isize)).collect())
+        }
+    }
+
+    /// The element type of a tensor, or of a complex number.
+    pub fn element(self) -> Option<Self> {
+        unsafe {
+            if mlirTypeIsAShaped(self.raw) {
+                return Some(Self::from_raw(mlirShapedTypeGetElementType(self.raw)));
+            }
+            mlirTypeIsAComplex(self.raw).then(|| Self::from_raw(mlirComplexTypeGetElementType(self.raw)))
+        }
+    }
+
+    /// The encoding of a tensor.
+    pub fn encoding(self) -> Option<Attr<'c>> {
+        unsafe {
+            if !mlirTypeIsARankedTensor(self.raw) {
+                return None;
+            }
+            Attr::from_nullable(mlirRankedTensorTypeGetEncoding(self.raw))
+        }
+    }
+
+    /// Whether it is a complex number.
+    pub fn is_complex(self) -> bool {
+        unsafe { mlirTypeIsAComplex(self.raw) }
+    }
+
+    /// The width of an integer type.
+    pub fn integer_width(self) -> Option<u32> {
+        unsafe { mlirTypeIsAInteger(self.raw).then(|| mlirIntegerTypeGetWidth(self.raw)) }
+    }
+
+    /// The width of a float type.
+    pub fn float_width(self) -> Option<u32> {
+        unsafe { mlirTypeIsAFloat(self.raw).then(|| mlirFloatTypeGetWidth(self.raw)) }
+    }
+
+    /// Inputs and results of a function type.
+    pub fn signature(self) -> Option<(Vec<Type<'c>>, Vec<Type<'c>>)> {
+        unsafe {
+            mlirTypeIsAFunction(self.raw).then(|| {
+                let inputs = (0..mlirFunctionTypeGetNumInputs(self.raw))
+                    .map(|index| Self::from_raw(mlirFunctionTypeGetInput(self.raw, index)))
+                    .collect();
+                let results = (0..mlirFunctionTypeGetNumResults(self.raw))
+                    .map(|index| Self::from_raw(mlirFunctionTypeGetResult(self.raw, index)))
+                    .collect();
+                (inputs, results)
+            })
+        }
+    }
+}
+
+impl std::fmt::Display for Type<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&printed(|callback, data| unsafe { mlirTypePrint(self.raw, callback, data) }))
+    }
+}

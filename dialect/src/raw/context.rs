@@ -1,0 +1,288 @@
+//! Contexts, modules and locations.
+
+use std::marker::PhantomData;
+use std::path::Path;
+
+use mlir_sys::*;
+
+use super::{Attr, Block, Op, by_address, printed, shim, text, view};
+use crate::diagnostic::{Reported, Severity};
+
+/// An MLIR context with the dialects `rk` and `func` loaded. Owns everything made in it; single-threaded.
+#[derive(Debug)]
+pub struct Context {
+    raw: MlirContext,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Context {
+    /// A fresh context.
+    pub fn new() -> Self {
+        // SAFETY: the registry outlives its use; the context copies it.
+        unsafe {
+            let registry = mlirDialectRegistryCreate();
+            mlirDialectHandleInsertDialect(shim::mlirGetDialectHandle__rk__(), registry);
+            mlirDialectHandleInsertDialect(mlirGetDialectHandle__func__(), registry);
+            let raw = mlirContextCreateWithRegistry(registry, false);
+            mlirDialectRegistryDestroy(registry);
+            mlirContextLoadAllAvailableDialects(raw);
+            Self { raw }
+        }
+    }
+
+    /// The handle that everything is made with.
+    pub fn handle(&self) -> Ctx<'_> {
+        Ctx::from_raw(self.raw)
+    }
+
+    /// An empty module.
+    pub fn module(&self, location: Location<'_>) -> Module<'_> {
+        // SAFETY: the module is owned by the result.
+        Module { raw: unsafe { mlirModuleCreateEmpty(location.raw) }, context: PhantomData }
+    }
+
+    /// Parses and verifies a module; `name` is the file name in error messages.
+    ///
+    /// # Errors
+    /// What MLIR reported, in order; never empty.
+    pub fn parse(&self, source: &str, name: &str) -> Result<Module<'_>, Vec<Reported>> {
+        // A C string for the buffer: MLIR wants its terminator.
+        let source = format!("{source}\0");
+        let (op, reported) = self.reporting(|| {
+            // SAFETY: the view excludes the terminator, which stays behind it.
+            unsafe { mlirOperationCreateParse(self.raw, view(&source[..source.len() - 1]), view(name)) }
+        });
+        self.owned_module(op, reported, name)
+    }
+
+    /// Parses and verifies a file, text or bytecode.
+    ///
+    /// # Errors
+    /// What MLIR reported, or that the file cannot be read.
+    pub fn parse_file(&self, path: &Path) -> Result<Module<'_>, Vec<Reported>> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| vec![Reported::error(&name, &error.to_string())])?;
+        let mut terminated = bytes;
+        terminated.push(0);
+        let length = terminated.len() - 1;
+        let (op, reported) = self.reporting(|| {
+            let source = MlirStringRef { data: terminated.as_ptr().cast(), length };
+            // SAFETY: as in `parse`.
+            unsafe { mlirOperationCreateParse(self.raw, source, view(&name)) }
+        });
+        self.owned_module(op, reported, &name)
+    }
+
+    fn owned_module(
+        &self,
+        op: MlirOperation,
+        mut reported: Vec<Reported>,
+        name: &str,
+    ) -> Result<Module<'_>, Vec<Reported>> {
+        if op.ptr.is_null() {
+            if !reported.iter().any(|one| one.severity == Severity::Error) {
+                reported.push(Reported::error(name, "not an MLIR file"));
+            }
+            return Err(reported);
+        }
+        // SAFETY: the op was just made and has no other owner.
+        let raw = unsafe { mlirModuleFromOperation(op) };
+        if raw.ptr.is_null() {
+            // SAFETY: as above.
+            unsafe { mlirOperationDestroy(op) };
+            return Err(vec![Reported::error(name, "the top-level op is not a builtin.module")]);
+        }
+        Ok(Module { raw, context: PhantomData })
+    }
+
+    /// Runs `work` and returns, with its result, everything that MLIR reported meanwhile (instead of printing it).
+    pub fn reporting<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Reported>) {
+        unsafe extern "C" fn collect(
+            diagnostic: MlirDiagnostic,
+            into: *mut std::ffi::c_void,
+        ) -> MlirLogicalResult {
+            // SAFETY: `into` is the list below, and the diagnostic lives during the call.
+            unsafe { (*into.cast::<Vec<Reported>>()).push(reported(diagnostic)) };
+            MlirLogicalResult { value: 1 }
+        }
+        let mut list: Vec<Reported> = Vec::new();
+        // SAFETY: the handler is detached before the list goes away.
+        unsafe {
+            let id =
+                mlirContextAttachDiagnosticHandler(self.raw, Some(collect), (&raw mut list).cast(), None);
+            let result = work();
+            mlirContextDetachDiagnosticHandler(self.raw, id);
+            (result, list)
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: owned, and every handle borrows `self`.
+        unsafe { mlirContextDestroy(self.raw) }
+    }
+}
+
+/// Copies a diagnostic out of MLIR.
+///
+/// # Safety
+/// The diagnostic must be alive.
+unsafe fn reported(raw: MlirDiagnostic) -> Reported {
+    // SAFETY: the caller's.
+    unsafe {
+        let location = Location::from_raw(mlirDiagnosticGetLocation(raw));
+        let notes = (0..mlirDiagnosticGetNumNotes(raw))
+            .map(|index| reported(mlirDiagnosticGetNote(raw, index)))
+            .collect();
+        let severity = match mlirDiagnosticGetSeverity(raw) {
+            MlirDiagnosticSeverity_MlirDiagnosticError => Severity::Error,
+            MlirDiagnosticSeverity_MlirDiagnosticWarning => Severity::Warning,
+            MlirDiagnosticSeverity_MlirDiagnosticNote => Severity::Note,
+            _ => Severity::Remark,
+        };
+        let message = printed(|callback, data| mlirDiagnosticPrint(raw, callback, data));
+        Reported { severity, location: location.place(), message, notes }
+    }
+}
+
+/// Puts the dialect into an `mlir::DialectRegistry` of C++, for plugins.
+///
+/// # Safety
+/// `registry` must point to a registry that is alive.
+pub unsafe fn insert_dialect(registry: *mut std::ffi::c_void) {
+    // SAFETY: the caller's; MLIR's C API wraps the registry as its address.
+    unsafe {
+        mlirDialectHandleInsertDialect(
+            shim::mlirGetDialectHandle__rk__(),
+            MlirDialectRegistry { ptr: registry },
+        );
+    }
+}
+
+/// A borrowed context.
+#[derive(Clone, Copy, Debug)]
+pub struct Ctx<'c> {
+    pub(crate) raw: MlirContext,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Ctx);
+
+impl<'c> Ctx<'c> {
+    pub(crate) fn from_raw(raw: MlirContext) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    /// A location that says nothing.
+    pub fn unknown(self) -> Location<'c> {
+        // SAFETY: the context is alive.
+        Location::from_raw(unsafe { mlirLocationUnknownGet(self.raw) })
+    }
+
+    /// `loc("name")`: the module path of an op; the root's empty path is written `<root>`.
+    pub fn named(self, name: &str) -> Location<'c> {
+        let name = if name.is_empty() { "<root>" } else { name };
+        // SAFETY: the context is alive; MLIR copies the name.
+        Location::from_raw(unsafe {
+            mlirLocationNameGet(self.raw, view(name), MlirLocation { ptr: std::ptr::null() })
+        })
+    }
+
+    /// `loc("file":line:column)`, both from 1.
+    pub fn file(self, file: &str, line: u32, column: u32) -> Location<'c> {
+        // SAFETY: as above.
+        Location::from_raw(unsafe { mlirLocationFileLineColGet(self.raw, view(file), line, column) })
+    }
+}
+
+/// Where an op comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Location<'c> {
+    pub(crate) raw: MlirLocation,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Location);
+
+impl<'c> Location<'c> {
+    pub(crate) fn from_raw(raw: MlirLocation) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    /// The context.
+    pub fn context(self) -> Ctx<'c> {
+        // SAFETY: the location is alive.
+        Ctx::from_raw(unsafe { mlirLocationGetContext(self.raw) })
+    }
+
+    /// The name of a NameLoc (`loc("layer1.0.conv1")`), looking into call sites and fused locations for the first one.
+    pub fn name(self) -> Option<&'c str> {
+        // SAFETY: each getter is called on its own kind.
+        unsafe {
+            if mlirLocationIsAName(self.raw) {
+                return Some(text(mlirIdentifierStr(mlirLocationNameGetName(self.raw))));
+            }
+            if mlirLocationIsACallSite(self.raw) {
+                return Self::from_raw(mlirLocationCallSiteGetCallee(self.raw)).name();
+            }
+            if mlirLocationIsAFused(self.raw) {
+                let count = usize::try_from(mlirLocationFusedGetNumLocations(self.raw)).unwrap_or(0);
+                let mut parts = vec![self.raw; count];
+                mlirLocationFusedGetLocations(self.raw, parts.as_mut_ptr());
+                return parts.into_iter().find_map(|part| Self::from_raw(part).name());
+            }
+            None
+        }
+    }
+
+    /// As MLIR prints it in messages: `file:line:column`, or the location's own syntax.
+    pub fn place(self) -> String {
+        // SAFETY: each getter is called on its own kind.
+        unsafe {
+            if mlirLocationIsAFileLineColRange(self.raw) {
+                let file = text(mlirIdentifierStr(mlirLocationFileLineColRangeGetFilename(self.raw)));
+                let line = mlirLocationFileLineColRangeGetStartLine(self.raw);
+                let column = mlirLocationFileLineColRangeGetStartColumn(self.raw);
+                return format!("{file}:{line}:{column}");
+            }
+            printed(|callback, data| mlirLocationPrint(self.raw, callback, data))
+        }
+    }
+}
+
+/// An owned module.
+#[derive(Debug)]
+pub struct Module<'c> {
+    raw: MlirModule,
+    context: PhantomData<&'c ()>,
+}
+
+impl<'c> Module<'c> {
+    /// The `builtin.module` op.
+    pub fn op(&self) -> Op<'c> {
+        // SAFETY: the module is alive.
+        Op::from_raw(unsafe { mlirModuleGetOperation(self.raw) })
+    }
+
+    /// Its only block.
+    pub fn body(&self) -> Block<'c> {
+        // SAFETY: the module is alive.
+        Block::from_raw(unsafe { mlirModuleGetBody(self.raw) })
+    }
+
+    /// Sets a discardable attribute such as `rk.device`.
+    pub fn set(&self, name: &str, value: Attr<'c>) {
+        self.op().set(name, value);
+    }
+}
+
+impl Drop for Module<'_> {
+    fn drop(&mut self) {
+        // SAFETY: owned.
+        unsafe { mlirModuleDestroy(self.raw) }
+    }
+}

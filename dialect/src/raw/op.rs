@@ -1,0 +1,387 @@
+//! Ops, blocks and regions: reading, walking, building, editing.
+
+use std::marker::PhantomData;
+
+use mlir_sys::*;
+
+use super::attr::{named, unnamed};
+use super::{Attr, Ctx, Location, Type, Value, by_address, printed, shim, text, view};
+
+/// An op.
+#[derive(Clone, Copy, Debug)]
+pub struct Op<'c> {
+    pub(crate) raw: MlirOperation,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Op);
+
+/// A block: arguments and a list of ops.
+#[derive(Clone, Copy, Debug)]
+pub struct Block<'c> {
+    pub(crate) raw: MlirBlock,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Block);
+
+/// A region: a list of blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Region<'c> {
+    raw: MlirRegion,
+    life: PhantomData<&'c ()>,
+}
+by_address!(Region);
+
+/// Where a new op goes.
+#[derive(Clone, Copy, Debug)]
+pub enum At<'c> {
+    /// After the last op of the block (also after a terminator, if it has one).
+    End(Block<'c>),
+    /// Before the first op of the block.
+    Start(Block<'c>),
+    /// Right before the op.
+    Before(Op<'c>),
+    /// Right after the op.
+    After(Op<'c>),
+}
+
+/// What a new op is made of; see [`NewOp::insert`].
+#[derive(Clone, Debug)]
+pub struct NewOp<'a, 'c> {
+    /// Full name, such as `rk.drop`.
+    pub name: &'a str,
+    /// Where it comes from.
+    pub location: Location<'c>,
+    /// Operands.
+    pub operands: &'a [Value<'c>],
+    /// Types of the results.
+    pub results: &'a [Type<'c>],
+    /// Attributes by name.
+    pub attributes: &'a [(&'a str, Attr<'c>)],
+    /// One region per entry, each with one block with arguments of these types.
+    pub bodies: &'a [&'a [Type<'c>]],
+}
+
+impl<'c> NewOp<'_, 'c> {
+    /// Makes the op and puts it there.
+    pub fn insert(&self, at: At<'c>) -> Op<'c> {
+        let ctx = self.location.context();
+        let operands: Vec<_> = self.operands.iter().map(|value| value.raw).collect();
+        let results: Vec<_> = self.results.iter().map(|ty| ty.raw).collect();
+        let attributes: Vec<_> =
+            self.attributes.iter().map(|(name, value)| named(ctx, name, *value)).collect();
+        // SAFETY: every handle is alive; regions and blocks are handed over to the op.
+        unsafe {
+            let mut state = mlirOperationStateGet(view(self.name), self.location.raw);
+            mlirOperationStateAddOperands(&mut state, operands.len() as isize, operands.as_ptr());
+            mlirOperationStateAddResults(&mut state, results.len() as isize, results.as_ptr());
+            mlirOperationStateAddAttributes(&mut state, attributes.len() as isize, attributes.as_ptr());
+            let regions: Vec<_> = self
+                .bodies
+                .iter()
+                .map(|arguments| {
+                    let region = mlirRegionCreate();
+                    let types: Vec<_> = arguments.iter().map(|ty| ty.raw).collect();
+                    let locations = vec![self.location.raw; types.len()];
+                    let block = mlirBlockCreate(types.len() as isize, types.as_ptr(), locations.as_ptr());
+                    mlirRegionAppendOwnedBlock(region, block);
+                    region
+                })
+                .collect();
+            mlirOperationStateAddOwnedRegions(&mut state, regions.len() as isize, regions.as_ptr());
+            let op = Op::from_raw(mlirOperationCreate(&mut state));
+            op.place(at);
+            op
+        }
+    }
+}
+
+impl<'c> Op<'c> {
+    pub(crate) fn from_raw(raw: MlirOperation) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    pub(crate) fn from_nullable(raw: MlirOperation) -> Option<Self> {
+        (!raw.ptr.is_null()).then_some(Self::from_raw(raw))
+    }
+
+    // SAFETY of this block: the op is alive, and indices are within the counts that MLIR returns.
+
+    /// The context.
+    pub fn context(self) -> Ctx<'c> {
+        Ctx::from_raw(unsafe { mlirOperationGetContext(self.raw) })
+    }
+
+    /// Full name, such as `rk.run`.
+    pub fn name(self) -> &'c str {
+        unsafe { text(mlirIdentifierStr(mlirOperationGetName(self.raw))) }
+    }
+
+    /// Where it comes from.
+    pub fn location(self) -> Location<'c> {
+        Location::from_raw(unsafe { mlirOperationGetLocation(self.raw) })
+    }
+
+    /// Changes where it comes from.
+    pub fn set_location(self, location: Location<'c>) {
+        unsafe { mlirOperationSetLocation(self.raw, location.raw) }
+    }
+
+    /// Number of operands.
+    pub fn operand_count(self) -> usize {
+        usize::try_from(unsafe { mlirOperationGetNumOperands(self.raw) }).unwrap_or(0)
+    }
+
+    /// One operand.
+    pub fn operand(self, index: usize) -> Option<Value<'c>> {
+        if index >= self.operand_count() {
+            return None;
+        }
+        let raw = unsafe { mlirOperationGetOperand(self.raw, index as isize) };
+        (!raw.ptr.is_null()).then_some(Value::from_raw(raw))
+    }
+
+    /// All operands.
+    pub fn operands(self) -> Vec<Value<'c>> {
+        (0..self.operand_count()).filter_map(|index| self.operand(index)).collect()
+    }
+
+    /// Replaces one operand; does nothing when there is none of this number.
+    pub fn set_operand(self, index: usize, value: Value<'c>) {
+        if index < self.operand_count() {
+            unsafe { mlirOperationSetOperand(self.raw, index as isize, value.raw) }
+        }
+    }
+
+    /// Replaces all operands.
+    pub fn set_operands(self, values: &[Value<'c>]) {
+        let raw: Vec<_> = values.iter().map(|value| value.raw).collect();
+        unsafe { mlirOperationSetOperands(self.raw, raw.len() as isize, raw.as_ptr()) }
+    }
+
+    /// Number of results.
+    pub fn result_count(self) -> usize {
+        usize::try_from(unsafe { mlirOperationGetNumResults(self.raw) }).unwrap_or(0)
+    }
+
+    /// One result.
+    pub fn result(self, index: usize) -> Option<Value<'c>> {
+        (index < self.result_count())
+            .then(|| Value::from_raw(unsafe { mlirOperationGetResult(self.raw, index as isize) }))
+    }
+
+    /// All results.
+    pub fn results(self) -> Vec<Value<'c>> {
+        (0..self.result_count()).filter_map(|index| self.result(index)).collect()
+    }
+
+    /// An attribute by name, inherent or discardable.
+    pub fn get(self, name: &str) -> Option<Attr<'c>> {
+        Attr::from_nullable(unsafe { mlirOperationGetAttributeByName(self.raw, view(name)) })
+    }
+
+    /// Sets an attribute, inherent or discardable.
+    pub fn set(self, name: &str, value: Attr<'c>) {
+        unsafe { mlirOperationSetAttributeByName(self.raw, view(name), value.raw) }
+    }
+
+    /// Removes an attribute; false when there was none.
+    pub fn unset(self, name: &str) -> bool {
+        unsafe { mlirOperationRemoveAttributeByName(self.raw, view(name)) }
+    }
+
+    /// Sets or removes a unit attribute.
+    pub fn set_flag(self, name: &str, on: bool) {
+        if on {
+            self.set(name, Attr::unit(self.context()));
+        } else {
+            self.unset(name);
+        }
+    }
+
+    /// All attributes, sorted by name.
+    pub fn attributes(self) -> Vec<(&'c str, Attr<'c>)> {
+        unsafe {
+            let count = mlirOperationGetNumAttributes(self.raw);
+            (0..count).map(|index| unnamed(mlirOperationGetAttribute(self.raw, index))).collect()
+        }
+    }
+
+    /// Its regions.
+    pub fn regions(self) -> Vec<Region<'c>> {
+        unsafe {
+            let count = mlirOperationGetNumRegions(self.raw);
+            (0..count)
+                .map(|index| Region { raw: mlirOperationGetRegion(self.raw, index), life: PhantomData })
+                .collect()
+        }
+    }
+
+    /// The first block of its first region.
+    pub fn body(self) -> Option<Block<'c>> {
+        self.regions().first().and_then(|region| region.blocks().first().copied())
+    }
+
+    /// The block that holds it.
+    pub fn block(self) -> Option<Block<'c>> {
+        Block::from_nullable(unsafe { mlirOperationGetBlock(self.raw) })
+    }
+
+    /// The op that holds it.
+    pub fn parent(self) -> Option<Op<'c>> {
+        Self::from_nullable(unsafe { mlirOperationGetParentOperation(self.raw) })
+    }
+
+    /// The next op of its block.
+    pub fn next(self) -> Option<Op<'c>> {
+        Self::from_nullable(unsafe { mlirOperationGetNextInBlock(self.raw) })
+    }
+
+    /// Whether it stands before `other` in the same block.
+    pub fn is_before(self, other: Op<'c>) -> bool {
+        self.block() == other.block() && unsafe { mlirOperationIsBeforeInBlock(self.raw, other.raw) }
+    }
+
+    /// Itself and every op below it, outer before inner, in order.
+    pub fn walk(self, visit: &mut dyn FnMut(Op<'c>)) {
+        visit(self);
+        for region in self.regions() {
+            for block in region.blocks() {
+                for op in block.ops() {
+                    op.walk(visit);
+                }
+            }
+        }
+    }
+
+    /// Moves it there.
+    pub fn move_to(self, at: At<'c>) {
+        unsafe { mlirOperationRemoveFromParent(self.raw) };
+        self.place(at);
+    }
+
+    /// Puts a detached op there.
+    fn place(self, at: At<'c>) {
+        // SAFETY: the op is detached and handed over to the block. A null reference means the end, or the start.
+        unsafe {
+            match at {
+                At::End(block) => mlirBlockAppendOwnedOperation(block.raw, self.raw),
+                At::Start(block) => mlirBlockInsertOwnedOperation(block.raw, 0, self.raw),
+                At::Before(op) => {
+                    mlirBlockInsertOwnedOperationBefore(mlirOperationGetBlock(op.raw), op.raw, self.raw);
+                }
+                At::After(op) => {
+                    mlirBlockInsertOwnedOperationAfter(mlirOperationGetBlock(op.raw), op.raw, self.raw);
+                }
+            }
+        }
+    }
+
+    /// A copy with the same operands, put there.
+    pub fn clone_to(self, at: At<'c>) -> Op<'c> {
+        let copy = Self::from_raw(unsafe { mlirOperationClone(self.raw) });
+        copy.place(at);
+        copy
+    }
+
+    /// Erases the op. Its results must be unused, and no handle to it or to anything below it may be used again.
+    pub fn erase(self) {
+        unsafe { mlirOperationDestroy(self.raw) }
+    }
+
+    /// The op with this symbol name, in the nearest symbol table around this op (or in the op itself, if it is one).
+    pub fn lookup(self, symbol: &str) -> Option<Op<'c>> {
+        Self::from_nullable(unsafe { shim::rkLookupSymbol(self.raw, view(symbol)) })
+    }
+
+    /// Whether canonicalization would erase it: nothing uses it, and it does nothing that matters.
+    pub fn is_trivially_dead(self) -> bool {
+        unsafe { shim::rkIsTriviallyDead(self.raw) }
+    }
+
+    /// Runs MLIR's verifier on it and all below; problems are reported as diagnostics.
+    pub fn verify(self) -> bool {
+        unsafe { mlirOperationVerify(self.raw) }
+    }
+
+    /// The text, with locations (`loc(...)`) when asked: what a file needs to keep module paths.
+    pub fn print(self, locations: bool) -> String {
+        printed(|callback, data| unsafe {
+            let flags = mlirOpPrintingFlagsCreate();
+            if locations {
+                mlirOpPrintingFlagsEnableDebugInfo(flags, true, false);
+            }
+            mlirOperationPrintWithFlags(self.raw, flags, callback, data);
+            mlirOpPrintingFlagsDestroy(flags);
+        })
+    }
+}
+
+impl std::fmt::Display for Op<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.print(false))
+    }
+}
+
+impl<'c> Region<'c> {
+    /// Its blocks.
+    pub fn blocks(self) -> Vec<Block<'c>> {
+        let mut blocks = Vec::new();
+        // SAFETY: the list is walked without edits.
+        let mut next = Block::from_nullable(unsafe { mlirRegionGetFirstBlock(self.raw) });
+        while let Some(block) = next {
+            blocks.push(block);
+            next = Block::from_nullable(unsafe { mlirBlockGetNextInRegion(block.raw) });
+        }
+        blocks
+    }
+}
+
+impl<'c> Block<'c> {
+    pub(crate) fn from_raw(raw: MlirBlock) -> Self {
+        Self { raw, life: PhantomData }
+    }
+
+    fn from_nullable(raw: MlirBlock) -> Option<Self> {
+        (!raw.ptr.is_null()).then_some(Self::from_raw(raw))
+    }
+
+    /// Its ops, in order. A copy of the list: the block may be edited while it is walked.
+    pub fn ops(self) -> Vec<Op<'c>> {
+        let mut ops = Vec::new();
+        // SAFETY: the list is walked without edits.
+        let mut next = Op::from_nullable(unsafe { mlirBlockGetFirstOperation(self.raw) });
+        while let Some(op) = next {
+            ops.push(op);
+            next = op.next();
+        }
+        ops
+    }
+
+    /// Its last op, if that is a terminator.
+    pub fn terminator(self) -> Option<Op<'c>> {
+        Op::from_nullable(unsafe { mlirBlockGetTerminator(self.raw) })
+    }
+
+    /// Its arguments.
+    pub fn arguments(self) -> Vec<Value<'c>> {
+        unsafe {
+            let count = mlirBlockGetNumArguments(self.raw);
+            (0..count).map(|index| Value::from_raw(mlirBlockGetArgument(self.raw, index))).collect()
+        }
+    }
+
+    /// Adds an argument behind the others.
+    pub fn add_argument(self, ty: Type<'c>, location: Location<'c>) -> Value<'c> {
+        Value::from_raw(unsafe { mlirBlockAddArgument(self.raw, ty.raw, location.raw) })
+    }
+
+    /// Removes an argument that nothing uses.
+    pub fn erase_argument(self, index: usize) {
+        unsafe { mlirBlockEraseArgument(self.raw, u32::try_from(index).unwrap_or(u32::MAX)) }
+    }
+
+    /// The op that holds it.
+    pub fn parent(self) -> Option<Op<'c>> {
+        Op::from_nullable(unsafe { mlirBlockGetParentOperation(self.raw) })
+    }
+}

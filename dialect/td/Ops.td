@@ -1,0 +1,167 @@
+// Ops of the dialect rk. docs/ir.md shows them at work; the laws S1-S8 stand in Dialect.td.
+
+#ifndef RK_OPS_TD
+#define RK_OPS_TD
+
+include "Dialect.td"
+include "Attributes.td"
+include "Types.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Rk_Op<string mnemonic, list<Trait> traits = []> : Op<Rk_Dialect, mnemonic, traits>;
+
+def Rk_Effects : DeclareOpInterfaceMethods<MemoryEffectsOpInterface>;
+def Rk_ResultNames : DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>;
+
+def Rk_AtenOp : Rk_Op<"aten", [Rk_Effects, Rk_ResultNames]> {
+  let summary = "one ATen operator call";
+  let description = [{
+    The operator is named `namespace.name.overload`, with `default` for the empty overload. Arguments stand in schema
+    order: an SSA value, `none`, an integer, a float, `true` or `false`, a string, or a list of these.
+
+    ```mlir
+    %y = rk.aten "aten.relu_.default"(%x) writes(0) aliases(0) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    %c = rk.aten "aten.cat.default"([%a, %b], 1) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x4xf32>
+    %k = rk.aten "aten.bernoulli_.float"(%e, 0.9, none) writes(0) aliases(0) random : (tensor<8xf32>) -> tensor<8xf32>
+    ```
+
+    Clauses after the arguments, each optional:
+
+    - `writes(i, ...)`: SSA operands (not schema arguments) whose storage the operator overwrites
+    - `effects(i, ...)`: like `writes`, for an optional operand that holds state of the model (running statistics): the
+      first run updates it, a second run is given `none` in its place
+    - `aliases(a, ...)`: per result, the operand whose storage it shares, or -1; left out when every result is fresh
+    - `random`: draws from the device's default generator
+    - `backward`: belongs to the backward pass
+    - `cost <...>`: what the call takes
+
+    In the generic form `args` holds `unit` where the next operand goes.
+
+    Effects: a fresh result is allocated (equal calls are not merged, an unused one may be erased), a written operand is
+    written, a random call reads and writes the generator. A call that only makes views has no effect.
+  }];
+  let arguments = (ins Variadic<Rk_Tensor>:$inputs, StrAttr:$op_name, ArrayAttr:$args,
+                       OptionalAttr<DenseI64ArrayAttr>:$writes, OptionalAttr<DenseI64ArrayAttr>:$effects,
+                       OptionalAttr<DenseI64ArrayAttr>:$aliases, UnitAttr:$random, UnitAttr:$backward,
+                       OptionalAttr<Rk_CostAttr>:$cost);
+  let results = (outs Variadic<Rk_Tensor>:$outputs);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Rk_ConstantOp : Rk_Op<"constant", [Rk_Effects, AllTypesMatch<["value", "output"]>]> {
+  let summary = "a tensor baked into the trace";
+  let description = [{
+    Resident: it exists before the step, and does not count as an activation.
+
+    ```mlir
+    %c = rk.constant dense<[1, 2]> : tensor<2xi64>
+    ```
+
+    Two equal constants are not merged, because an in-place operator may write to one of them.
+  }];
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs AnyStaticShapeTensor:$output);
+  let assemblyFormat = "$value attr-dict";
+}
+
+def Rk_WriteOp : Rk_Op<"write", [Rk_Effects, Rk_ResultNames, IsolatedFromAbove, SingleBlock]> {
+  let summary = "a new version of a value";
+  let description = [{
+    Operand 0 is the old version. The body receives the operands, mutates its first argument in place, possibly through
+    views, and yields it. As a value operation it leaves the old version intact; whether the storage is really reused is
+    the schedule's decision.
+
+    ```mlir
+    %y1 = rk.write(%y0, %src) {
+    ^bb0(%y: tensor<4x2xf32>, %s: tensor<4x1xf32>):
+      %v = rk.aten "aten.slice.Tensor"(%y, 1, 0, 1, 1) aliases(0) : (tensor<4x2xf32>) -> tensor<4x1xf32, #rk.strided<[2, 1], storage 32>>
+      %w = rk.aten "aten.copy_.default"(%v, %s, false) writes(0) aliases(0) : (tensor<4x1xf32, #rk.strided<[2, 1], storage 32>>, tensor<4x1xf32>) -> tensor<4x1xf32, #rk.strided<[2, 1], storage 32>>
+      rk.yield %y : tensor<4x2xf32>
+    } : (tensor<4x2xf32>, tensor<4x1xf32>) -> tensor<4x2xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<Rk_Tensor>:$inputs);
+  let results = (outs Rk_Tensor:$output);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Rk_NodeOp : Rk_Op<"node", [Symbol, IsolatedFromAbove, SingleBlock, HasParent<"::mlir::ModuleOp">]> {
+  let summary = "one real computation, written once and run by name";
+  let description = [{
+    A node is written once; a recomputation is a second `rk.run` of it. The order of the nodes in the module is the
+    original order of execution.
+
+    ```mlir
+    rk.node @layer1.0.relu overwrites(0) cost <310 ns, workspace 0 B> {
+    ^bb0(%x: tensor<8x16xf32>):
+      %y = rk.aten "aten.relu_.default"(%x) writes(0) aliases(0) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+      rk.yield %x : tensor<8x16xf32>
+    }
+    ```
+
+    - `overwrites(i)`: the body mutates argument i and yields it as its first result
+    - `random`: draws from the device's default generator
+    - `once`: has a side effect that cannot be left out on a second run, so there is none
+    - `backward`: belongs to the backward pass
+    - `cost <...>`: what one run takes
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$sym_visibility,
+                       OptionalAttr<I64Attr>:$overwrites, UnitAttr:$random, UnitAttr:$once, UnitAttr:$backward,
+                       OptionalAttr<Rk_CostAttr>:$cost);
+  let regions = (region SizedRegion<1>:$body);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Rk_RunOp : Rk_Op<"run", [Rk_Effects, Rk_ResultNames, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "one execution of a node";
+  let description = [{
+    `again` marks every run but the first. `overwrite` hands the storage of the node's `overwrites` operand over to the
+    first result: that operand is dead afterwards, without a drop. Without it, a node that overwrites works on a copy.
+
+    ```mlir
+    %conv1 = rk.run @conv1(%x, %w) : (tensor<8x3xf32>, tensor<4x3xf32>) -> tensor<8x4xf32>
+    %relu = rk.run overwrite @relu(%conv1) : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %conv1_0 = rk.run again @conv1(%x, %w) : (tensor<8x3xf32>, tensor<4x3xf32>) -> tensor<8x4xf32>
+    ```
+
+    The first run of a `random` node that is run again has one more result, the generator state it started from; each
+    `again` takes it as one more operand.
+
+    Effects: never erased, never merged, never moved across another run, because a schedule is exact.
+  }];
+  let arguments = (ins Variadic<Rk_Value>:$inputs, FlatSymbolRefAttr:$node, UnitAttr:$again, UnitAttr:$overwrite);
+  let results = (outs Variadic<Rk_Value>:$outputs);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Rk_DropOp : Rk_Op<"drop"> {
+  let summary = "frees a value";
+  let description = [{
+    The value is dead afterwards (laws S1 to S3).
+
+    ```mlir
+    rk.drop %conv1 : tensor<8x4xf32>
+    ```
+  }];
+  let arguments = (ins Arg<Rk_Value, "the value that is freed", [MemFree]>:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+def Rk_YieldOp : Rk_Op<"yield", [Terminator, Pure, ParentOneOf<["NodeOp", "WriteOp"]>]> {
+  let summary = "ends a body with its results";
+  let description = [{
+    ```mlir
+    rk.yield %y, %mask : tensor<8xf32>, tensor<8xi1>
+    ```
+  }];
+  let arguments = (ins Variadic<Rk_Tensor>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+}
+
+#endif // RK_OPS_TD
