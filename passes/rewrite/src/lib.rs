@@ -1,1 +1,54 @@
-//! Under construction.
+//! Passes over the rk dialect: one file each, with fixed headings, and the pipeline that they form.
+//!
+//! | pass | from | to | why it stands there |
+//! |---|---|---|---|
+//! | [`dataflow`] | raw | dataflow | planning needs values: storage that is overwritten cannot be reasoned about |
+//! | [`simplify`] | dataflow | simplified | a node must own what it makes, so views are folded away first |
+//! | [`annotate_cost`] | simplified | costed | costs belong to what is planned, and that is a node |
+//! | [`rematerialize`] | costed | scheduled | the only decision, made by solvers and checked by the judge |
+//! | [`verify_stage`], [`verify_schedule`] | any, scheduled | same | contracts, checked by other code than made them |
+//!
+//! **Invariants:** no torch. No solver is believed: the judge of `rk-plan` reads every schedule back from the IR.
+
+pub mod annotate_cost;
+pub mod dataflow;
+mod dead;
+pub mod exit;
+mod names;
+pub mod planning;
+pub mod rematerialize;
+mod resident;
+mod shape_only;
+pub mod simplify;
+pub mod verify_schedule;
+pub mod verify_stage;
+pub mod views;
+
+use rk_dialect::pass::{PassSpec, register_pass};
+use rk_dialect::{Attr, Op};
+
+/// Every pass, in the order of the pipeline.
+pub static PASSES: [&PassSpec; 6] = [
+    &dataflow::PASS,
+    &simplify::PASS,
+    &annotate_cost::PASS,
+    &rematerialize::PASS,
+    &verify_stage::PASS,
+    &verify_schedule::PASS,
+];
+
+/// Registers every pass with MLIR. Once per process.
+pub fn register_all() {
+    PASSES.iter().for_each(|spec| register_pass(spec));
+}
+
+/// To how many bytes sizes are rounded up: `rk.alignment` of the module, 64 without it (c10's alignment on the CPU).
+pub fn alignment(module: Op<'_>) -> u64 {
+    let given = module.get("rk.alignment").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
+    given.filter(|&bytes| bytes > 0).unwrap_or(64)
+}
+
+/// The device that a module was recorded on: `rk.device`, `cpu` without it.
+pub fn device(module: Op<'_>) -> String {
+    module.get("rk.device").and_then(Attr::as_str).unwrap_or("cpu").to_owned()
+}
