@@ -1,6 +1,6 @@
 //! `cargo xtask new-pass NAME`: the files of a new pass, with the headings that tidy asks for, and a list of the rest.
 //!
-//! The skeleton refuses every function it is given, at the function: a pass that does nothing would be green for ever.
+//! The skeleton refuses every module: a pass that does nothing would be green for ever.
 
 use anyhow::{Result, bail};
 
@@ -24,7 +24,7 @@ pub fn run(checkout: &Checkout, options: &Options) -> Result<()> {
     let module = name.replace('-', "_");
     let lit = format!("lit-tests/passes/{name}");
     let files = [
-        (format!("passes/rewrite/src/{module}.rs"), source(name, &module)),
+        (format!("passes/rewrite/src/{module}.rs"), source(name)),
         (format!("{lit}/example.mlir"), example(name)),
         (format!("{lit}/invalid.mlir"), invalid(name)),
     ];
@@ -49,25 +49,43 @@ fn is_name(name: &str) -> bool {
     name.split('-').all(word)
 }
 
-fn source(name: &str, module: &str) -> String {
+fn source(name: &str) -> String {
+    let camel: String = name.split('-').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
     format!(
         "\
-//! # rk-{name}: one sentence that --help, rustdoc and the page share
+//! `--rk-{name}`: from `dataflow` to `dataflow`. One sentence that rustdoc and the page share.
 //!
-//! What it does  Say what is true of the IR afterwards that was not before.
-//! Why           Say who needs that.
-//! Stages        dataflow ==> dataflow
-//! Limits        Say what it refuses; every refusal is an error at an op.
-//! Example       lit-tests/passes/{name}/example.mlir
+//! # Before and after
+//! ```mlir
+//! the IR that it reads
+//! ==>
+//! the IR that it writes
+//! ```
+//!
+//! # How
+//! Say by which idea, and where it comes from.
+//!
+//! # Contract
+//! Needs `dataflow`, establishes `dataflow`: say what is true afterwards that was not before, and which laws hold again.
+//!
+//! # Not here
+//! Say what it refuses or leaves to others. Every refusal is an error at an op.
 
-use melior::ir::operation::OperationRef;
+use rk_dialect::diagnostic::{{Diagnostic, Failure}};
+use rk_dialect::pass::{{PassContext, PassSpec}};
 
-/// Runs the pass on one function.
-///
-/// # Errors
-/// For now always: the edit is not written.
-pub fn {module}(_function: OperationRef<'_, '_>) -> Result<(), String> {{
-    Err(\"rk-{name} has no edit yet\".to_owned())
+/// The pass.
+pub static PASS: PassSpec = PassSpec {{
+    name: \"{camel}\",
+    argument: \"rk-{name}\",
+    description: \"One sentence that --help shows\",
+    options: &[],
+    run: |cx| run(cx),
+}};
+
+fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {{
+    let location = cx.module().location();
+    Err(Diagnostic::error(location, \"rk-{name} has no edit yet\".to_owned()).into())
 }}
 "
     )
@@ -107,7 +125,7 @@ fn what_is_left(name: &str, module: &str) -> String {
         "
 What is left (docs/contributing.md has the eight steps):
   1. passes/rewrite/src/{module}.rs: fill in the headings, then the edit.
-  2. passes/rewrite/src/lib.rs: `mod {module};`, and its line in the list of passes with name and options.
+  2. passes/rewrite/src/lib.rs: `mod {module};`, and `register_pass(&{module}::PASS);` beside the others.
      If it belongs to the pipeline: its place there, with a comment that says why it stands there.
   3. {LIT}/{name}/example.mlir and invalid.mlir: input and expectation by hand; see both fail.
   4. If it weighs anything: a pure function in passes/plan or passes/solve, with its own tests.
@@ -123,11 +141,9 @@ mod tests {
 
     #[test]
     fn the_skeleton_has_every_heading() -> Result<()> {
-        let pass = Pass::parse("x.rs", &source("fold-views", "fold_views"))?;
-        assert_eq!(
-            pass.map(|pass| pass.example().to_owned()),
-            Some("lit-tests/passes/fold-views/example.mlir".to_owned())
-        );
+        let pass = Pass::parse("x.rs", &source("fold-views"))?;
+        let place = pass.map(|pass| pass.example_places()[0].clone());
+        assert_eq!(place.as_deref(), Some("lit-tests/passes/fold-views/example.mlir"));
         Ok(())
     }
 

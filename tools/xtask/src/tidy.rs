@@ -108,28 +108,22 @@ fn passes(files: &Files) -> Vec<String> {
                 continue;
             }
         };
-        let example = pass.example().to_owned();
-        if !example.starts_with("lit-tests/passes/") || !example.ends_with("/example.mlir") {
-            complaints.push(format!(
-                "{file}: the example of {} is no lit-tests/passes/<pass>/example.mlir",
-                pass.name
-            ));
-        }
         let flag = format!("--{}", pass.name);
-        match files.get(&example) {
-            None => complaints.push(format!("{file}: {} has no {example}", pass.name)),
-            Some(text) if !text.contains("RUN:") || !text.contains(&flag) => {
-                complaints.push(format!("{example}: no RUN line runs {flag}"));
+        let places = pass.example_places();
+        match places.iter().find_map(|place| Some((place, files.get(place)?))) {
+            None => complaints.push(format!("{file}: {} has no {}", pass.name, places[0])),
+            Some((place, text)) if !text.contains("RUN:") || !text.contains(&flag) => {
+                complaints.push(format!("{place}: no RUN line runs {flag}"));
             }
             Some(_) => {}
         }
-        examples.push(example);
+        examples.extend(places);
     }
     for (file, _) in
         with_suffix(files, "/example.mlir").filter(|(file, _)| file.starts_with("lit-tests/passes/"))
     {
         if !examples.contains(file) {
-            complaints.push(format!("{file}: no pass in passes/rewrite/src has this example in its header"));
+            complaints.push(format!("{file}: no pass in passes/rewrite/src has this example"));
         }
     }
     complaints
@@ -279,12 +273,13 @@ mod tests {
 
     #[test]
     fn a_pass_without_its_example_is_named() {
-        let header = "//! # rk-x: s\n//! What it does  a\n//! Why  b\n//! Stages  raw ==> raw\n//! Limits  c\n//! Example  lit-tests/passes/x/example.mlir\n";
+        let source = "//! `--rk-x`: s\n//! # Before and after\n//! # How\n//! # Contract\n//! # Not here\n\
+            static PASS: PassSpec = PassSpec { argument: \"rk-x\", description: \"d\" };\n";
         let mut some =
-            files(&[("passes/rewrite/src/x.rs", header), ("lit-tests/passes/y/example.mlir", "// RUN: y\n")]);
+            files(&[("passes/rewrite/src/x.rs", source), ("lit-tests/passes/y/example.mlir", "// RUN: y\n")]);
         let expected = [
             "passes/rewrite/src/x.rs: rk-x has no lit-tests/passes/x/example.mlir",
-            "lit-tests/passes/y/example.mlir: no pass in passes/rewrite/src has this example in its header",
+            "lit-tests/passes/y/example.mlir: no pass in passes/rewrite/src has this example",
         ];
         assert_eq!(passes(&some), expected);
         some.remove("lit-tests/passes/y/example.mlir");
