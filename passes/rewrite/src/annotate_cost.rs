@@ -1,0 +1,115 @@
+//! `--rk-annotate-cost`: from `simplified` to `costed`. Every node says what one run takes.
+//!
+//! # Before and after
+//! ```mlir
+//! rk.node @fc { ... rk.aten "aten.mm.default"(...) cost <900 ns, workspace 64 B> ... }
+//! ==>
+//! rk.node @fc cost <900 ns, workspace 64 B> { ... }
+//! ```
+//!
+//! # How
+//! Time is the sum over the calls in the body. Workspace is the most bytes that the body needs beyond what it yields:
+//! what calls were measured to need, and results that stay inside. Calls that the importer did not measure are given
+//! a roofline time ([`roofline`]), and the module then says so in `rk.cost_model`.
+//!
+//! # Contract
+//! Needs `simplified`, establishes `costed`: every node has a `cost`.
+//!
+//! # Not here
+//! Measuring: that needs a device (`rk-import --measure`).
+
+use std::collections::HashSet;
+
+use rk_dialect::diagnostic::Failure;
+use rk_dialect::ops::{self, AtenOp, NodeOp};
+use rk_dialect::pass::{PassContext, PassSpec};
+use rk_dialect::{Attr, Cost, Stage, Tensor, Value};
+
+/// The pass.
+pub static PASS: PassSpec = PassSpec {
+    name: "AnnotateCost",
+    argument: "rk-annotate-cost",
+    description: "Gives every node its time and workspace, from the calls in its body",
+    options: &[],
+    run: |cx| run(cx),
+};
+
+fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
+    let module = cx.module();
+    let steps = cx.steps_at(Stage::Simplified);
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let alignment = crate::alignment(module);
+    let mut estimated = false;
+    for node in ops::nodes(module) {
+        if node.cost().is_none() {
+            let (cost, guessed) = node_cost(node, alignment);
+            estimated |= guessed;
+            node.op().set("cost", cost.attr(cx.context()));
+        }
+    }
+    if estimated || module.get("rk.cost_model").is_none() {
+        module.set("rk.cost_model", Attr::string(cx.context(), if estimated { "roofline" } else { "measured" }));
+    }
+    steps.into_iter().for_each(|step| step.set_stage(Stage::Costed));
+    Ok(())
+}
+
+/// The cost of a node from the calls in its body, and whether any of it is an estimate.
+fn node_cost(node: NodeOp<'_>, alignment: u64) -> (Cost, bool) {
+    let yielded: HashSet<Value<'_>> = node.yielded().into_iter().collect();
+    let mut cost = Cost::default();
+    let mut estimated = false;
+    let mut inside = 0u64;
+    for call in node.calls() {
+        if call.is_view() {
+            continue;
+        }
+        let known = call.cost();
+        estimated |= known.is_none();
+        let own = known.unwrap_or_else(|| roofline(call));
+        let fresh = call.op().results().into_iter().zip(call.aliases()).filter(|(_, base)| base.is_none());
+        let stays = fresh.filter(|(value, _)| !yielded.contains(value));
+        inside += stays.filter_map(|(value, _)| value.ty().bytes()).map(|b| b.next_multiple_of(alignment)).sum::<u64>();
+        cost.time = cost.time.saturating_add(own.time);
+        cost.workspace = cost.workspace.max(inside.saturating_add(own.workspace));
+    }
+    (cost, estimated)
+}
+
+/// One CPU core with vector units: 8 GB/s from memory, 30 GFLOP/s. Only ratios matter to a plan.
+const BYTES_PER_NANOSECOND: u64 = 8;
+const FLOPS_PER_NANOSECOND: u64 = 30;
+/// What any call costs, however small: dispatch and allocation.
+const LAUNCH_NANOSECONDS: u64 = 1000;
+
+/// A time from sizes alone: the larger of memory traffic and arithmetic, plus a launch. No workspace.
+///
+/// Source: Williams, Waterman, Patterson, "Roofline", CACM 2009, with two fixed ceilings.
+pub fn roofline(call: AtenOp<'_>) -> Cost {
+    let tensors = |values: Vec<Value<'_>>| -> Vec<(u64, Vec<i64>)> {
+        let known = values.into_iter().filter_map(|value| Tensor::of(value.ty()));
+        known.map(|tensor| (tensor.storage, tensor.shape)).collect()
+    };
+    let operands = tensors(call.op().operands());
+    let results = tensors(call.op().results());
+    let bytes: u64 = operands.iter().chain(&results).map(|(bytes, _)| bytes).sum();
+    let elements = |shape: &[i64]| shape.iter().map(|&size| size.unsigned_abs()).product::<u64>();
+    let largest = operands.iter().chain(&results).map(|(_, shape)| elements(shape)).max().unwrap_or(0);
+    let flops = match call.operator_parts().map(|(_, name, _)| name) {
+        Some("mm" | "bmm" | "addmm" | "baddbmm") => {
+            let inner = operands.iter().rev().nth(1).and_then(|(_, shape)| shape.last()).copied().unwrap_or(1);
+            2 * results.first().map_or(0, |(_, shape)| elements(shape)).saturating_mul(inner.unsigned_abs())
+        }
+        Some("convolution" | "_convolution" | "convolution_backward") => {
+            let weight = operands.iter().map(|(_, shape)| shape).rfind(|shape| shape.len() > 2);
+            let per_output = weight.map_or(1, |shape| elements(&shape[1..]));
+            let times = if call.is_backward() { 4 } else { 2 };
+            largest.saturating_mul(per_output).saturating_mul(times)
+        }
+        _ => largest,
+    };
+    let time = (bytes / BYTES_PER_NANOSECOND).max(flops / FLOPS_PER_NANOSECOND);
+    Cost { time: time.saturating_add(LAUNCH_NANOSECONDS), workspace: 0 }
+}

@@ -1,0 +1,296 @@
+//! Between IR and plans: a step as a graph of numbers, and a scheduled step as a list of runs and drops.
+//!
+//! A value of the graph is one result of one node, with its bytes rounded up to the module's alignment. Arguments and
+//! constants are resident and are not values. Order that data does not show is put into zero-byte tokens:
+//! random nodes draw in the original order, and whoever reads an argument that the step updates does so on the right side
+//! of the update (S5, S6). Gradients count no bytes, see "What counts as memory" in docs/ir.md.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use rk_dialect::diagnostic::Diagnostic;
+use rk_dialect::ops::{self, AtenOp, DropOp, NodeOp, RunOp, StepOp};
+use rk_dialect::{Op, Value, types};
+use rk_plan::{Bytes, Graph, GraphBuilder, Kind, NodeId, NodeSpec, OutputSpec, Schedule, Step, Time, ValueId};
+
+use crate::views;
+
+/// A step as a graph, with the way back.
+pub struct Problem<'c> {
+    /// The graph that solvers and the judge see.
+    pub graph: Graph,
+    /// Per node of the graph, the op.
+    pub nodes: Vec<NodeOp<'c>>,
+    /// Per node of the graph, its first run.
+    pub runs: Vec<RunOp<'c>>,
+    /// Per node and result, the value.
+    values: HashMap<(usize, usize), ValueId>,
+    places: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
+}
+
+/// What the IR says of one node's place in the order.
+struct Access<'c> {
+    reads: Vec<Value<'c>>,
+    writes: Vec<Value<'c>>,
+}
+
+impl<'c> Problem<'c> {
+    /// Reads a step at stage `costed` or `scheduled`. Nodes stand in the module in their original order.
+    ///
+    /// # Errors
+    /// What the verifier of the stage would refuse, and sums beyond 64 bits, at the op.
+    pub fn of(step: StepOp<'c>, module: Op<'c>) -> Result<Self, Diagnostic<'c>> {
+        let places = ops::nodes_by_symbol(module);
+        let mut first: Vec<Option<RunOp<'c>>> = vec![None; places.len()];
+        for run in step.body().ops().into_iter().filter_map(RunOp::of).filter(|run| !run.is_again()) {
+            let Some(&(place, _)) = places.get(run.symbol()) else { return Err(no_such_node(run)) };
+            first[place] = Some(run);
+        }
+        // Nodes of other steps in the same module do not belong to this problem.
+        let runs: Vec<RunOp<'c>> = first.into_iter().flatten().collect();
+        let order: HashMap<&str, usize> = runs.iter().enumerate().map(|(at, run)| (run.symbol(), at)).collect();
+        let places: BTreeMap<&'c str, (usize, NodeOp<'c>)> = places
+            .into_iter()
+            .filter_map(|(symbol, (_, node))| Some((symbol, (*order.get(symbol)?, node))))
+            .collect();
+        let nodes: Vec<NodeOp<'c>> = runs.iter().map(|run| places[run.symbol()].1).collect();
+        let mut problem = Problem {
+            graph: placeholder(),
+            nodes,
+            runs,
+            values: HashMap::new(),
+            places,
+        };
+        problem.graph = problem.build(step, module)?;
+        Ok(problem)
+    }
+
+    fn build(&mut self, step: StepOp<'c>, module: Op<'c>) -> Result<Graph, Diagnostic<'c>> {
+        let alignment = crate::alignment(module);
+        let (pinned, gradients) = self.outputs(step);
+        let accesses: Vec<Access<'c>> = (0..self.runs.len()).map(|at| self.access(at)).collect();
+        let order = Order::of(&self.nodes, &accesses);
+        let mut builder = GraphBuilder::new(step.symbol()).time_unit("ns", 1);
+        let mut tokens: Vec<Option<ValueId>> = vec![None; self.runs.len()];
+        for at in 0..self.runs.len() {
+            let (run, node) = (self.runs[at], self.nodes[at]);
+            let cost = node.cost().ok_or_else(|| {
+                Diagnostic::error(node.op().location(), format!("node '{}' has no cost", node.symbol()))
+            })?;
+            let mut reads = Vec::new();
+            let mut over = None;
+            for (index, operand) in run.inputs().into_iter().enumerate() {
+                let value = self.value_of(operand);
+                reads.extend(value);
+                if node.overwrites() == Some(index) {
+                    over = value;
+                }
+            }
+            reads.extend(order.after[at].iter().filter_map(|&before| tokens[before]));
+            let mut outputs: Vec<OutputSpec> = Vec::new();
+            for (index, output) in run.outputs().into_iter().enumerate() {
+                let bytes = output.ty().bytes().unwrap_or(0).next_multiple_of(alignment);
+                outputs.push(OutputSpec {
+                    name: rk_dialect::names::of(output),
+                    bytes: Bytes(if gradients.contains(&(at, index)) { 0 } else { bytes }),
+                    pinned: pinned.contains(&(at, index)),
+                });
+            }
+            let results = outputs.len();
+            if order.needs_token[at] {
+                outputs.push(OutputSpec { name: format!("{} done", node.symbol()), ..OutputSpec::default() });
+            }
+            let spec = NodeSpec {
+                name: node.symbol().to_owned(),
+                kind: if node.is_backward() { Kind::Backward } else { Kind::Forward },
+                time: Time(cost.time),
+                workspace: Bytes(cost.workspace),
+                reads,
+                outputs,
+                overwrites: over,
+                state: Bytes(if node.is_random() { types::GENERATOR_BYTES.next_multiple_of(alignment) } else { 0 }),
+                once: node.is_once() || order.stale[at],
+            };
+            let refuse = |error: rk_plan::GraphError| Diagnostic::error(run.op().location(), error.to_string());
+            let id = builder.add(spec).map_err(refuse)?;
+            for index in 0..results {
+                self.values.extend(builder.output(id, index).map(|value| ((at, index), value)));
+            }
+            if order.needs_token[at] {
+                tokens[at] = builder.output(id, results);
+            }
+        }
+        builder.finish().map_err(|error| Diagnostic::error(step.op().location(), error.to_string()))
+    }
+
+    /// Which results the step returns, and which of those are gradients and nothing else.
+    fn outputs(&self, step: StepOp<'c>) -> (HashSet<(usize, usize)>, HashSet<(usize, usize)>) {
+        let mut pinned = HashSet::new();
+        let mut activations = HashSet::new();
+        for (index, returned) in step.returned().into_iter().enumerate() {
+            let mut roots = Vec::new();
+            views::roots(returned, &mut roots);
+            for root in roots.into_iter().filter_map(|root| self.origin(root)) {
+                pinned.insert(root);
+                if step.result_role(index) != Some("gradient") {
+                    activations.insert(root);
+                }
+            }
+        }
+        let gradients = pinned.difference(&activations).copied().collect();
+        (pinned, gradients)
+    }
+
+    /// What a node reads and updates of the arguments.
+    fn access(&self, at: usize) -> Access<'c> {
+        let run = self.runs[at];
+        let inputs = run.inputs();
+        let body = self.nodes[at].body().map(|body| body.arguments()).unwrap_or_default();
+        let outside: HashMap<Value<'c>, Value<'c>> = body.into_iter().zip(inputs.iter().copied()).collect();
+        let arguments = |value: Value<'c>| outside.get(&views::base(value)).copied().filter(|v| is_resident(*v));
+        let mut access = Access { reads: Vec::new(), writes: Vec::new() };
+        for call in self.nodes[at].calls() {
+            let written: Vec<usize> = call.writes().into_iter().chain(call.effects()).collect();
+            for (index, operand) in call.op().operands().into_iter().enumerate() {
+                let Some(argument) = arguments(operand) else { continue };
+                if written.contains(&index) {
+                    access.writes.push(argument);
+                } else if !call.is_view() {
+                    access.reads.push(argument);
+                }
+            }
+        }
+        access
+    }
+
+    /// The node and result number that a value is an instance of; `None` for what is resident.
+    pub fn origin(&self, value: Value<'c>) -> Option<(usize, usize)> {
+        let (op, number) = value.producer()?;
+        let run = RunOp::of(op)?;
+        Some((self.places.get(run.symbol())?.0, number))
+    }
+
+    /// The value of the graph that an SSA value is an instance of.
+    pub fn value_of(&self, value: Value<'c>) -> Option<ValueId> {
+        self.values.get(&self.origin(value)?).copied()
+    }
+
+    /// The value of the graph that is result `index` of a node.
+    pub fn result(&self, node: NodeId, index: usize) -> Option<ValueId> {
+        self.values.get(&(node.index(), index)).copied()
+    }
+
+    /// Reads the runs and drops of a scheduled step.
+    ///
+    /// # Errors
+    /// A run of a node that the problem does not have.
+    pub fn schedule_of(&self, step: StepOp<'c>) -> Result<Schedule, Diagnostic<'c>> {
+        let mut steps = Vec::new();
+        for op in step.body().ops() {
+            if let Some(run) = RunOp::of(op) {
+                let Some(&(place, _)) = self.places.get(run.symbol()) else { return Err(no_such_node(run)) };
+                let node = NodeId::from_index(place);
+                steps.push(Step::Run { node, again: run.is_again(), overwrite: run.is_overwrite() });
+            } else if let Some(value) = DropOp::of(op).and_then(DropOp::value) {
+                // Saved generator states are accounted for by the judge itself.
+                steps.extend(self.value_of(value).map(Step::Drop));
+            }
+        }
+        // What the graph has and the IR has not: tokens are given back as soon as that is legal.
+        Ok(Schedule(self.with_token_drops(steps)))
+    }
+
+    /// Adds the drop of each token instance, right after its last reader.
+    fn with_token_drops(&self, steps: Vec<Step>) -> Vec<Step> {
+        let named: HashSet<ValueId> = self.values.values().copied().collect();
+        let is_token = |value: &ValueId| !named.contains(value);
+        let mut last: HashMap<ValueId, usize> = HashMap::new();
+        let mut ends: Vec<Vec<ValueId>> = vec![Vec::new(); steps.len()];
+        for (at, step) in steps.iter().enumerate() {
+            let Step::Run { node, .. } = step else { continue };
+            let about = self.graph.node(*node);
+            for value in about.reads.iter().filter(|value| is_token(value)) {
+                last.insert(*value, at);
+            }
+            for value in about.writes.iter().filter(|value| is_token(value)) {
+                if let Some(end) = last.insert(*value, at) {
+                    ends[end].push(*value);
+                }
+            }
+        }
+        let mut rest: Vec<_> = last.into_iter().collect();
+        rest.sort_unstable();
+        rest.into_iter().for_each(|(value, at)| ends[at].push(value));
+        let drops = ends.into_iter().map(|values| values.into_iter().map(Step::Drop));
+        steps.into_iter().zip(drops).flat_map(|(step, drops)| std::iter::once(step).chain(drops)).collect()
+    }
+}
+
+/// Order that data does not show.
+struct Order {
+    /// Per node, earlier nodes that must have run.
+    after: Vec<Vec<usize>>,
+    /// Some later node waits for it.
+    needs_token: Vec<bool>,
+    /// Reads an argument that a later node updates: a second run would read the new state (S6).
+    stale: Vec<bool>,
+}
+
+impl Order {
+    fn of(nodes: &[NodeOp<'_>], accesses: &[Access<'_>]) -> Self {
+        let count = nodes.len();
+        let mut order =
+            Order { after: vec![Vec::new(); count], needs_token: vec![false; count], stale: vec![false; count] };
+        let mut last_draw = None;
+        let mut last_effect = None;
+        let mut readers: HashMap<Value<'_>, Vec<usize>> = HashMap::new();
+        let mut writer: HashMap<Value<'_>, usize> = HashMap::new();
+        for at in 0..count {
+            if nodes[at].is_random() {
+                order.after[at].extend(last_draw.replace(at));
+            }
+            if nodes[at].is_once() {
+                order.after[at].extend(last_effect.replace(at));
+            }
+            for argument in &accesses[at].reads {
+                order.after[at].extend(writer.get(argument));
+                readers.entry(*argument).or_default().push(at);
+            }
+            for argument in &accesses[at].writes {
+                order.after[at].extend(writer.insert(*argument, at));
+                for reader in readers.remove(argument).unwrap_or_default() {
+                    if reader != at {
+                        order.stale[reader] = true;
+                        order.after[at].push(reader);
+                    }
+                }
+            }
+            order.after[at].sort_unstable();
+            order.after[at].dedup();
+            order.after[at].retain(|&before| before != at);
+        }
+        for at in 0..count {
+            for index in 0..order.after[at].len() {
+                let before = order.after[at][index];
+                order.needs_token[before] = true;
+            }
+        }
+        order
+    }
+}
+
+/// An argument or a constant of the step.
+fn is_resident(value: Value<'_>) -> bool {
+    value.producer().is_none_or(|(op, _)| RunOp::of(op).is_none() && AtenOp::of(op).is_none())
+}
+
+fn no_such_node(run: RunOp<'_>) -> Diagnostic<'_> {
+    Diagnostic::error(run.op().location(), format!("there is no rk.node '@{}'", run.symbol()))
+}
+
+/// Stands in until the real graph is built.
+fn placeholder() -> Graph {
+    let mut builder = GraphBuilder::new("");
+    let added = builder.add(NodeSpec::default());
+    debug_assert!(added.is_ok());
+    builder.finish().expect("a graph with one node")
+}

@@ -1,0 +1,336 @@
+//! `--rematerialize`: from `costed` to `scheduled`. Frees values early and runs their nodes again, so that the step fits.
+//!
+//! # Before and after
+//! ```mlir
+//! %norm = rk.run @norm(%x) : ...
+//! %up = rk.run @up(%norm) : ...
+//! %down = rk.run @down(%up) : ...
+//! %add = rk.run @add(%norm, %down) : ...
+//! ==> budget=12KiB
+//! %norm = rk.run @norm(%x) : ...
+//! %up = rk.run @up(%norm) : ...
+//! rk.drop %norm : ...
+//! %down = rk.run @down(%up) : ...
+//! rk.drop %up : ...
+//! %norm_0 = rk.run again @norm(%x) : ...
+//! %add = rk.run @add(%norm_0, %down) : ...
+//! ```
+//!
+//! # How
+//! Read the step as a graph ([`crate::planning`]), ask `rk-solve` for a sequence of runs, write it down with a drop at
+//! each last use, and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
+//! step that is scheduled already is planned anew.
+//!
+//! # Contract
+//! Needs any stage up to `scheduled`, establishes `scheduled`: S1 to S7 hold for the budget in `rk.budget`. A budget that
+//! cannot be met is an error at the node that holds the peak, and the step is left as it was.
+//!
+//! # Not here
+//! Solvers (`passes/solve`), addresses (`--rk-lower`).
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use rk_dialect::create::{self, NewRun};
+use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
+use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
+use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
+use rk_dialect::{At, Attr, Op, Stage, Type, Value};
+use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, base_trace, judge_schedule, readable};
+use rk_solve::{Outcome, Plan, Request, Solver, Status};
+
+use crate::planning::Problem;
+use crate::{exit, resident};
+
+/// The pass.
+pub static PASS: PassSpec = PassSpec {
+    name: "Rematerialize",
+    argument: "rematerialize",
+    description: "Makes a step fit into a budget by freeing values early and computing them again",
+    options: &[
+        OptionSpec { name: "budget", default: "", help: "2GiB, 500MB, plain bytes, or 60% of the peak without" },
+        OptionSpec {
+            name: "scope",
+            default: "activations",
+            help: "what the budget counts: activations, or total (with parameters, buffers, inputs, gradients)",
+        },
+        OptionSpec { name: "solver", default: "auto", help: "who plans; rk-plan --list-solvers names them" },
+        OptionSpec { name: "time-limit", default: "10s", help: "planning time after which the best plan counts" },
+        OptionSpec { name: "seed", default: "0", help: "the same seed gives the same plan" },
+        OptionSpec { name: "threads", default: "1", help: "threads that the solver may use" },
+    ],
+    run: |cx| run(cx),
+};
+
+/// The options, read.
+struct Options {
+    budget: Budget,
+    total: bool,
+    solver: Solver,
+    time_limit: Duration,
+    seed: u64,
+    threads: usize,
+}
+
+fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
+    let options = options(cx)?;
+    if cx.steps().iter().any(|step| step.stage() < Stage::Costed) {
+        cx.run_passes("rk-dataflow,rk-simplify,rk-annotate-cost")?;
+    }
+    for step in cx.steps() {
+        cx.at(step.op());
+        if !matches!(step.stage(), Stage::Costed | Stage::Scheduled) {
+            let message = format!("cannot plan a step at stage {}", step.stage());
+            return Err(Diagnostic::error(step.op().location(), message).into());
+        }
+        rematerialize(step, cx.module(), &options)?;
+    }
+    Ok(())
+}
+
+fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
+    let refuse = |message: String| Diagnostic::error(cx.module().location(), message);
+    if cx.option("budget").is_empty() {
+        return Err(refuse("rematerialize needs a budget, such as --budget=2GiB or budget=60%".into()).into());
+    }
+    let total = match cx.option("scope").as_str() {
+        "activations" => false,
+        "total" => true,
+        other => return Err(refuse(format!("scope '{other}' is neither activations nor total")).into()),
+    };
+    let limit = cx.option("time-limit");
+    let time_limit = seconds(&limit)
+        .ok_or_else(|| refuse(format!("time-limit '{limit}' is no duration such as 10s or 500ms")))?;
+    Ok(Options {
+        budget: cx.parsed_option("budget")?,
+        total,
+        solver: cx.parsed_option("solver")?,
+        time_limit,
+        seed: cx.parsed_option("seed")?,
+        threads: cx.parsed_option("threads")?,
+    })
+}
+
+/// Reads `10s`, `500ms`, `2min`, or a plain number of seconds.
+fn seconds(text: &str) -> Option<Duration> {
+    let units = [("ms", 0.001), ("min", 60.0), ("s", 1.0), ("", 1.0)];
+    let (number, scale) = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
+    Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * scale).ok()
+}
+
+fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Result<(), Failure<'c>> {
+    let problem = Problem::of(step, module)?;
+    let base = base_trace(&problem.graph);
+    let standing = resident::bytes(step, module);
+    let scope = if options.total { standing } else { Bytes(0) };
+    let asked = options.budget.resolve(Bytes(base.peak.0 + scope.0));
+    let budget = Bytes(asked.0.saturating_sub(scope.0));
+    let request = Request {
+        graph: &problem.graph,
+        budget,
+        solver: options.solver,
+        time_limit: options.time_limit,
+        seed: options.seed,
+        threads: options.threads,
+    };
+    let outcome = rk_solve::solve(&request);
+    let Some(plan) = &outcome.plan else {
+        return Err(no_plan(step, &problem, &outcome, asked, scope).into());
+    };
+    let schedule = Schedule::from_sequence(&problem.graph, &plan.sequence)
+        .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
+    carry_out(step, &problem, &schedule);
+    step.set_stage(Stage::Scheduled);
+    let ctx = step.op().context();
+    let number = |value: u64| Attr::i64(ctx, i64::try_from(value).unwrap_or(i64::MAX));
+    let bound = outcome.lower_bound;
+    let attributes = [
+        ("rk.budget", number(budget.0)),
+        ("rk.peak", number(plan.trace.peak.0)),
+        ("rk.base_peak", number(base.peak.0)),
+        ("rk.resident", number(standing.0)),
+        ("rk.time", number(plan.trace.time.0)),
+        ("rk.base_time", number(base.time.0)),
+        ("rk.lower_bound", number(bound.0)),
+        ("rk.bound_kind", Attr::string(ctx, bound_kind(&outcome))),
+        ("rk.status", Attr::string(ctx, if outcome.status == Status::Optimal { "optimal" } else { "feasible" })),
+        ("rk.solver", Attr::string(ctx, plan.solver.name())),
+    ];
+    attributes.into_iter().for_each(|(name, value)| step.op().set(name, value));
+    // Nothing that a solver said is believed: the judge reads the step that was written.
+    let again = Problem::of(step, module)?;
+    let schedule = again.schedule_of(step)?;
+    judge_schedule(&again.graph, &schedule, Some(budget))
+        .map_err(|illegal| bug(step, &illegal.describe(&again.graph)))?;
+    report(step, plan, base.peak, base.time, bound, standing);
+    Ok(())
+}
+
+fn bound_kind(outcome: &Outcome) -> &'static str {
+    match outcome.bound_kind {
+        rk_solve::BoundKind::OrderFree => "order_free",
+        rk_solve::BoundKind::FixedOrder => "fixed_order",
+        rk_solve::BoundKind::Optimal => "optimal",
+    }
+}
+
+/// A plan that the judge refuses is our mistake, and says so.
+fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
+    let message = format!("the schedule of '{}' breaks a law: {what}", step.symbol());
+    Diagnostic::error(step.op().location(), message)
+        .note(step.op().location(), "this is a bug in rk, not in the model")
+}
+
+/// Why there is no plan: the budget that would do, the one that cannot, and the node that holds the peak.
+fn no_plan<'c>(
+    step: StepOp<'c>,
+    problem: &Problem<'c>,
+    outcome: &Outcome,
+    asked: Bytes,
+    scope: Bytes,
+) -> Diagnostic<'c> {
+    let with_scope = |bytes: Bytes| readable(Bytes(bytes.0.saturating_add(scope.0)));
+    let smallest = match outcome.smallest_found {
+        Some(found) => format!(
+            "the smallest feasible budget found is {} ({} bytes)",
+            with_scope(found),
+            found.0.saturating_add(scope.0)
+        ),
+        None => "no feasible budget was found".to_owned(),
+    };
+    let below = with_scope(outcome.proven_infeasible_below);
+    let holder = problem.nodes[outcome.peak_holder.index()];
+    let (verdict, code) = match outcome.status {
+        Status::Infeasible => ("no schedule", exit::INFEASIBLE),
+        _ => ("no schedule was found in the time: none that is known", exit::NONE_FOUND),
+    };
+    exit::set(code);
+    let message = format!(
+        "{verdict} of '{}' fits {}; {smallest}, and nothing below {below} can work",
+        step.symbol(),
+        readable(asked)
+    );
+    let about = problem.graph.node(outcome.peak_holder);
+    let mut held: Vec<ValueId> = about.reads.iter().chain(&about.writes).copied().collect();
+    held.sort_by_key(|&value| (std::cmp::Reverse(problem.graph.value(value).bytes), value));
+    let held: Vec<String> = held
+        .into_iter()
+        .map(|value| problem.graph.value(value))
+        .filter(|value| value.bytes.0 > 0)
+        .take(4)
+        .map(|value| format!("'{}' ({})", value.name, readable(value.bytes)))
+        .collect();
+    let workspace = match about.workspace {
+        Bytes(0) => String::new(),
+        bytes => format!(" and {} of workspace", readable(bytes)),
+    };
+    let note = format!(
+        "'{}' holds the peak: while it runs, {}{workspace} must be in memory",
+        holder.symbol(),
+        if held.is_empty() { "nothing else".to_owned() } else { held.join(", ") }
+    );
+    Diagnostic::error(holder.op().location(), message).note(holder.op().location(), note)
+}
+
+/// Writes the schedule down: runs, re-runs and drops, then the views that feed the return.
+fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
+    let Some(end) = step.body().terminator() else { return };
+    let old: Vec<Op<'c>> = step.body().ops();
+    let mut runs_left = vec![0usize; problem.nodes.len()];
+    for line in &schedule.0 {
+        if let Step::Run { node, .. } = line {
+            runs_left[node.index()] += 1;
+        }
+    }
+    let mut now: HashMap<ValueId, Value<'c>> = HashMap::new();
+    let mut states: HashMap<NodeId, Value<'c>> = HashMap::new();
+    for line in &schedule.0 {
+        match *line {
+            Step::Run { node, again, overwrite } => {
+                runs_left[node.index()] -= 1;
+                let last = runs_left[node.index()] == 0;
+                let first = problem.runs[node.index()];
+                let made = place_run(problem, node, again, overwrite, last, &now, states.get(&node).copied(), end);
+                for (index, value) in made.outputs().into_iter().enumerate() {
+                    now.extend(problem.result(node, index).map(|id| (id, value)));
+                }
+                if let Some(state) = made.generator_result() {
+                    states.insert(node, state);
+                }
+                if let Some(state) = states.get(&node).filter(|_| last) {
+                    create::drop(*state, At::Before(end), first.op().location());
+                }
+            }
+            Step::Drop(value) => {
+                if let Some(&live) = now.get(&value) {
+                    create::drop(live, At::Before(end), live.location());
+                }
+            }
+        }
+    }
+    let renew = |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
+    let (views, gone): (Vec<Op<'c>>, Vec<Op<'c>>) = old
+        .into_iter()
+        .filter(|op| ops::ConstantOp::of(*op).is_none() && *op != end)
+        .partition(|&op| RunOp::of(op).is_none() && DropOp::of(op).is_none());
+    for op in views.into_iter().chain([end]) {
+        if op != end {
+            op.move_to(At::Before(end));
+        }
+        let operands: Vec<_> = op.operands().into_iter().map(renew).collect();
+        op.set_operands(&operands);
+    }
+    gone.into_iter().rev().for_each(Op::erase);
+}
+
+#[expect(clippy::too_many_arguments, reason = "the state of one walk; a struct would only rename it")]
+fn place_run<'c>(
+    problem: &Problem<'c>,
+    node: NodeId,
+    again: bool,
+    overwrite: bool,
+    last: bool,
+    now: &HashMap<ValueId, Value<'c>>,
+    state: Option<Value<'c>>,
+    end: Op<'c>,
+) -> RunOp<'c> {
+    let (first, about) = (problem.runs[node.index()], problem.nodes[node.index()]);
+    let renew = |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
+    let mut operands: Vec<_> = first.inputs().into_iter().map(renew).collect();
+    let mut results: Vec<Type<'c>> = first.outputs().into_iter().map(Value::ty).collect();
+    if about.is_random() {
+        operands.extend(state.filter(|_| again));
+        if !again && !last {
+            results.push(Type::generator(end.context()));
+        }
+    }
+    let run = NewRun { symbol: about.symbol().to_owned(), operands, results, again, overwrite };
+    run.insert(At::Before(end), first.op().location())
+}
+
+fn report(step: StepOp<'_>, plan: &Plan, base_peak: Bytes, base_time: Time, bound: Time, resident: Bytes) {
+    let percent = |part: u64| 100.0 * part as f64 / base_time.0.max(1) as f64;
+    let overhead = percent(plan.trace.time.0.saturating_sub(base_time.0));
+    let gap = percent(plan.trace.time.0.saturating_sub(bound.0.max(base_time.0)));
+    let message = format!(
+        "peak {} instead of {} (with everything resident {}), {overhead:.2} % more time, at most {gap:.2} points above the optimum",
+        readable(plan.trace.peak),
+        readable(base_peak),
+        readable(Bytes(plan.trace.peak.0.saturating_add(resident.0))),
+    );
+    let metrics = [
+        ("peak_bytes", plan.trace.peak.0.to_string()),
+        ("base_peak_bytes", base_peak.0.to_string()),
+        ("resident_bytes", resident.0.to_string()),
+        ("overhead_pct", format!("{overhead:.4}")),
+        ("gap_pp", format!("{gap:.4}")),
+    ];
+    let remark = Remark {
+        kind: RemarkKind::Passed,
+        category: "rematerialize",
+        name: "schedule",
+        message: &message,
+        metrics: &metrics,
+    };
+    remark.report(step.op().location());
+}
