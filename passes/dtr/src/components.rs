@@ -1,0 +1,118 @@
+//! Evicted components: the neighbourhood of the paper's ẽ*, kept by union-find.
+//!
+//! Idea: a component is a set of evicted storages that were adjacent when one of them was evicted, with the sum of
+//! their times at its root. Union-find cannot split, so a storage that returns only subtracts its time and leaves its
+//! node behind: phantom connections stay. That approximation is part of the heuristic, not a bug to repair.
+//! Source: DTR, appendix C; dtr.md, section 6.1. Not here: exact neighbourhoods (see `regions`).
+
+use crate::tables::Tables;
+
+/// A storage in memory has no node.
+const NONE: u32 = u32::MAX;
+
+/// Union-find over evictions, one node per eviction.
+#[derive(Debug, Default)]
+pub(crate) struct Components {
+    parent: Vec<u32>,
+    /// At roots: the time of the component in nanoseconds. Signed: a storage's time may have grown while it was
+    /// away (a view was linked), and an output that never ran enters with 0 and leaves with its time.
+    value: Vec<i64>,
+    /// At roots: how many evicted storages the component has. The rest of its nodes are left behind.
+    members: Vec<u32>,
+    /// Per storage its node, or `NONE`.
+    node: Vec<u32>,
+    /// The roots that the current sum has counted: `counted[root] == turn`.
+    counted: Vec<u64>,
+    turn: u64,
+    /// Whether any component with members was ever negative, so that own time is no lower bound of a numerator.
+    went_negative: bool,
+    /// Nodes visited by look-ups, for the access statistics.
+    pub visits: u64,
+}
+
+impl Components {
+    /// Gives storages linked since the last call a node of value 0.
+    pub fn grow(&mut self, tables: &Tables) {
+        while self.node.len() < tables.storages() {
+            let node = self.add(0);
+            self.node.push(node);
+        }
+    }
+
+    fn add(&mut self, value: i64) -> u32 {
+        let node = self.parent.len() as u32;
+        self.parent.push(node);
+        self.value.push(value);
+        self.members.push(1);
+        self.counted.push(0);
+        node
+    }
+
+    fn root(&mut self, mut node: u32) -> u32 {
+        self.visits += 1;
+        loop {
+            let parent = self.parent[node as usize];
+            if parent == node {
+                return node;
+            }
+            // Halving: point to the grandparent on the way up.
+            let grandparent = self.parent[parent as usize];
+            self.parent[node as usize] = grandparent;
+            self.visits += 1;
+            node = grandparent;
+        }
+    }
+
+    /// Records that `storage`, already marked as not resident, was evicted.
+    pub fn evicted(&mut self, tables: &Tables, storage: u32) {
+        let own = self.add(tables.compute[storage as usize] as i64);
+        self.node[storage as usize] = own;
+        for neighbor in tables.evicted_neighbors(storage) {
+            let other = self.root(self.node[neighbor as usize]);
+            let root = self.root(own);
+            if other != root {
+                self.parent[other as usize] = root;
+                // The reference looks the joined root up once more, for its value.
+                self.visits += 1;
+                self.value[root as usize] += self.value[other as usize];
+                self.members[root as usize] += self.members[other as usize];
+            }
+        }
+        // All lookups start below `own`, and nothing was hung above it.
+        self.note_sign(own);
+    }
+
+    /// Records that `storage` is resident again: its present time leaves its component, its node stays behind.
+    pub fn returned(&mut self, tables: &Tables, storage: u32) {
+        let node = std::mem::replace(&mut self.node[storage as usize], NONE);
+        let root = self.root(node);
+        self.value[root as usize] -= tables.compute[storage as usize] as i64;
+        self.members[root as usize] -= 1;
+        // The reference looks the root up twice, to read and to write.
+        self.root(node);
+        self.note_sign(root);
+    }
+
+    fn note_sign(&mut self, root: u32) {
+        self.went_negative |= self.value[root as usize] < 0 && self.members[root as usize] > 0;
+    }
+
+    /// The sum over the distinct components next to `storage`.
+    pub fn around(&mut self, tables: &Tables, storage: u32) -> i64 {
+        self.turn += 1;
+        let mut sum = 0;
+        for neighbor in tables.evicted_neighbors(storage) {
+            let root = self.root(self.node[neighbor as usize]) as usize;
+            if self.counted[root] != self.turn {
+                self.counted[root] = self.turn;
+                sum += self.value[root];
+            }
+        }
+        sum
+    }
+
+    /// Whether every numerator is at least the storage's own time.
+    pub fn bounded_below(&self) -> bool {
+        !self.went_negative
+    }
+}

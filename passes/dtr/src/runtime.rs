@@ -1,0 +1,465 @@
+//! The runtime: computes calls within a budget, evicts when memory is full, computes again what was evicted.
+//!
+//! Idea: one machine for all uses. It keeps the books (memory, clock, locks, references) and decides; a [`World`]
+//! carries out. The simulator's world is `()`, which does nothing and believes the costs it is told; a planner's
+//! world writes the runs and drops down; an online world launches kernels and returns measured times.
+//! Recomputation is recursive in nature and hundreds of levels deep in practice, so it runs on an explicit stack.
+//! Source: DTR, figures 2 and 7 to 12; dtr.md, section 5. Not here: scores (see `search`), logs (see `log`).
+
+use crate::banish::Banishing;
+use crate::heuristic::{Heuristic, Policy};
+use crate::pool::Pool;
+use crate::search::{Scan, Search};
+use crate::tables::{Output, Tables};
+use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
+use std::convert::Infallible;
+
+/// Who carries out what the runtime decides.
+pub trait World {
+    /// Why a call could not run.
+    type Error;
+
+    /// Runs a call and returns how long it took. Outputs that have a value already are computed twice: the second
+    /// copy is dropped. `again` tells a recomputation from the first run; `expected` is the time given at the link.
+    ///
+    /// # Errors
+    /// Stops the runtime, which hands the error on.
+    fn run(&mut self, call: CallId, again: bool, expected: Nanos) -> Result<Nanos, Self::Error>;
+
+    /// Frees a storage with all its views.
+    fn evict(&mut self, storage: StorageId);
+}
+
+/// The world of the simulator: every call takes the time it is expected to take.
+impl World for () {
+    type Error = Infallible;
+
+    fn run(&mut self, _: CallId, _: bool, expected: Nanos) -> Result<Nanos, Infallible> {
+        Ok(expected)
+    }
+
+    fn evict(&mut self, _: StorageId) {}
+}
+
+/// What a runtime obeys.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Which storage goes first.
+    pub heuristic: Heuristic,
+    /// What happens when the last reference is dropped.
+    pub policy: Policy,
+    /// What the storages in memory may add up to.
+    pub budget: Bytes,
+    /// More recomputation than this counts as thrashing.
+    pub remat_limit: Nanos,
+    /// How the pool is searched.
+    pub scan: Scan,
+    /// Used by random heuristics only.
+    pub seed: u64,
+}
+
+/// Why a runtime stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop<E = Infallible> {
+    /// A call needs more than the budget leaves, and nothing can be evicted.
+    #[error("out of memory: {wanted} wanted with {in_use} in use, all of it locked or pinned, and a budget of {budget}")]
+    OutOfMemory {
+        /// The outputs of the call.
+        wanted: Bytes,
+        /// What is in memory.
+        in_use: Bytes,
+        /// What may be in memory.
+        budget: Bytes,
+    },
+    /// Recomputation passed its limit.
+    #[error("thrashing: {spent} of recomputation, more than {limit}")]
+    Thrashed {
+        /// Time spent on recomputation so far.
+        spent: Nanos,
+        /// The limit.
+        limit: Nanos,
+    },
+    /// The world could not run a call.
+    #[error("{0}")]
+    World(E),
+}
+
+/// The state of the books.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Starts at 1 ns and advances by what the calls take.
+    pub clock: Nanos,
+    /// Time of first runs.
+    pub model: Nanos,
+    /// Time of recomputation.
+    pub remat: Nanos,
+    /// What is in memory now.
+    pub memory: Bytes,
+    /// The most that was, counting both copies of what one call computes twice.
+    pub max_memory: Bytes,
+    /// Scores computed, or skipped by a bound where a full scan would compute them.
+    pub evals: u64,
+    /// Evictions.
+    pub evictions: u64,
+    /// Recomputations.
+    pub reruns: u64,
+}
+
+/// Recomputing this often is thrashing, too: calls that cost nothing would never reach a limit in time, and
+/// could keep a run of a few hundred lines busy for ever. The recorded logs stay below 2^16.
+const RERUN_LIMIT: u64 = 1 << 26;
+
+/// A tensor on its way to a value.
+#[derive(Debug)]
+struct Frame {
+    target: u32,
+    again: bool,
+    /// Its parents without value lie in `missing[next..]`, up to the next frame's.
+    next: usize,
+    first: usize,
+}
+
+/// DTR on a graph that is linked while it runs.
+#[derive(Debug)]
+pub struct Runtime<W> {
+    options: Options,
+    world: W,
+    tables: Tables,
+    pool: Pool,
+    search: Search,
+    banishing: Option<Banishing>,
+    counters: Counters,
+    frames: Vec<Frame>,
+    missing: Vec<u32>,
+    /// Scratch of one run: storages that it made resident, tensors that it defined.
+    arrived: Vec<u32>,
+    defined: Vec<u32>,
+}
+
+impl<W: World> Runtime<W> {
+    /// A runtime with nothing in memory.
+    ///
+    /// # Panics
+    /// If the policy does not support the heuristic: ask [`Policy::supports`] first.
+    pub fn new(options: Options, world: W) -> Self {
+        let Options { heuristic, policy, .. } = options;
+        assert!(policy.supports(heuristic), "{policy} does not support {heuristic}");
+        Self {
+            options,
+            world,
+            tables: Tables::default(),
+            pool: Pool::default(),
+            search: Search::new(heuristic, policy, options.scan, options.seed),
+            banishing: (policy == Policy::Banish).then(Banishing::default),
+            counters: Counters { clock: Nanos(1), ..Counters::default() },
+            frames: Vec::new(),
+            missing: Vec::new(),
+            arrived: Vec::new(),
+            defined: Vec::new(),
+        }
+    }
+
+    /// The books.
+    pub fn counters(&self) -> Counters {
+        Counters { evals: self.search.evals, ..self.counters }
+    }
+
+    /// Metadata accesses by the reference's count; only a full scan counts all of them.
+    pub fn accesses(&self) -> u64 {
+        self.search.accesses()
+    }
+
+    /// The world, with what it has recorded.
+    pub fn world(&self) -> &W {
+        &self.world
+    }
+
+    /// The storage of a tensor.
+    pub fn storage_of(&self, tensor: TensorId) -> StorageId {
+        self.tables.storage_of(tensor)
+    }
+
+    /// Appends a call: its outputs exist from now on, each with one reference, and have no value yet.
+    ///
+    /// # Panics
+    /// If an argument does not exist, a view names no argument, or there is no output.
+    pub fn link(&mut self, cost: Nanos, args: &[TensorId], outputs: &[Output]) -> CallId {
+        assert!(!outputs.is_empty(), "a call needs an output");
+        let call = self.tables.link(cost, args, outputs);
+        self.search.linked(&self.tables);
+        if let Some(banishing) = &mut self.banishing {
+            banishing.linked(&self.tables, call.0);
+        }
+        for output in self.tables.calls[call.index()].outputs.clone() {
+            let storage = self.tables.tensors[output as usize].storage;
+            let floor = self.search.floor(&self.tables, storage);
+            if let Some(entry) = self.pool.entry_mut(storage) {
+                entry.floor = floor;
+            }
+        }
+        call
+    }
+
+    /// Runs a linked call for the first time, after whatever must be computed again for it.
+    ///
+    /// # Errors
+    /// [`Stop`], after which the runtime must not be used any more; its counters are those of the moment.
+    pub fn compute(&mut self, call: CallId) -> Result<(), Stop<W::Error>> {
+        let outputs = self.tables.calls[call.index()].outputs.clone();
+        self.materialize(outputs.start, false)?;
+        for output in outputs {
+            self.touch(self.tables.tensors[output as usize].storage);
+        }
+        Ok(())
+    }
+
+    /// The program takes one more reference.
+    pub fn get(&mut self, tensor: TensorId) {
+        let storage = self.tables.storage_of(tensor);
+        self.tables.external[storage.index()] += 1;
+    }
+
+    /// The program drops a reference; what happens at the last one is the policy's business.
+    ///
+    /// # Errors
+    /// [`Stop`], if banishing pins a child that has to be computed first.
+    pub fn release(&mut self, tensor: TensorId) -> Result<(), Stop<W::Error>> {
+        if self.options.policy == Policy::Ignore {
+            return Ok(());
+        }
+        let storage = self.tables.storage_of(tensor).0;
+        let references = &mut self.tables.external[storage as usize];
+        *references -= 1;
+        if *references != 0 {
+            return Ok(());
+        }
+        if self.banishing.is_some() {
+            return self.try_banish(storage);
+        }
+        if self.tables.resident[storage as usize] && !self.tables.pinned[storage as usize] {
+            self.evict(storage);
+        }
+        Ok(())
+    }
+
+    /// Computes the tensor again if it has no value, and keeps its storage for ever.
+    ///
+    /// # Errors
+    /// [`Stop`], if it has to be computed and cannot be.
+    pub fn pin(&mut self, tensor: TensorId) -> Result<(), Stop<W::Error>> {
+        if !self.tables.tensors[tensor.index()].defined {
+            self.materialize(tensor.0, true)?;
+        }
+        let storage = self.tables.storage_of(tensor).0;
+        if !self.tables.pinned[storage as usize] {
+            self.lock(storage);
+            self.tables.pinned[storage as usize] = true;
+        }
+        Ok(())
+    }
+
+    /// Gives a tensor its value, and first its parents, theirs, and so on.
+    fn materialize(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
+        let outer = self.frames.len();
+        self.enter(target, again);
+        while let Some(frame) = self.frames[outer..].last_mut() {
+            let Some(&parent) = self.missing.get(frame.next) else {
+                let Frame { target, again, first, .. } = *frame;
+                self.frames.pop();
+                self.missing.truncate(first);
+                self.run(target, again)?;
+                continue;
+            };
+            let (parent_defined, storage) = {
+                let tensor = &self.tables.tensors[parent as usize];
+                (tensor.defined, tensor.storage)
+            };
+            if parent_defined {
+                frame.next += 1;
+                self.lock(storage);
+            } else {
+                self.enter(parent, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a frame: parents are stamped with the time before the call; those with a value are locked at once, so
+    /// that making the others cannot evict them.
+    fn enter(&mut self, target: u32, again: bool) {
+        let call = self.tables.tensors[target as usize].call;
+        let first = self.missing.len();
+        let count = self.tables.args(call).len();
+        for place in 0..count {
+            let storage = self.tables.tensors[self.tables.args(call)[place] as usize].storage;
+            if self.banishing.is_none() || self.tables.external[storage as usize] > 0 {
+                self.touch(storage);
+            }
+        }
+        for place in 0..count {
+            let parent = self.tables.args(call)[place];
+            let tensor = &self.tables.tensors[parent as usize];
+            if tensor.defined {
+                self.lock(tensor.storage);
+            } else {
+                self.missing.push(parent);
+            }
+        }
+        self.frames.push(Frame { target, again, next: first, first });
+    }
+
+    /// Runs the call of `target`, whose parents are all in memory and locked.
+    fn run(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
+        let call = self.tables.tensors[target as usize].call;
+        let total = self.tables.calls[call as usize].total;
+        self.make_room(total)?;
+        let expected = Nanos(self.tables.calls[call as usize].cost);
+        let took = self.world.run(CallId(call), again, expected).map_err(Stop::World)?;
+        let counters = &mut self.counters;
+        counters.clock.0 += took.0;
+        counters.memory.0 += total;
+        counters.max_memory = counters.max_memory.max(counters.memory);
+        if again {
+            counters.remat.0 += took.0;
+            counters.reruns += 1;
+        } else {
+            counters.model.0 += took.0;
+        }
+        self.define_outputs(call, target);
+        self.unlock_parents(call, target)?;
+        let Counters { remat, reruns, .. } = self.counters;
+        if remat > self.options.remat_limit || reruns > RERUN_LIMIT {
+            return Err(Stop::Thrashed { spent: remat, limit: self.options.remat_limit });
+        }
+        Ok(())
+    }
+
+    /// Evicts until the outputs of a call fit, whether or not some of them are in memory already.
+    fn make_room(&mut self, total: u64) -> Result<(), Stop<W::Error>> {
+        while self.counters.memory.0 + total > self.options.budget.0 {
+            let victim = self.search.victim(&self.tables, &self.pool, self.counters.clock.0);
+            let Some(victim) = victim else {
+                let (wanted, in_use) = (Bytes(total), self.counters.memory);
+                return Err(Stop::OutOfMemory { wanted, in_use, budget: self.options.budget });
+            };
+            self.evict(victim);
+        }
+        Ok(())
+    }
+
+    /// Gives the outputs without value theirs, frees the second copy of the others, and tells pool and search.
+    fn define_outputs(&mut self, call: u32, target: u32) {
+        self.arrived.clear();
+        self.defined.clear();
+        let outputs = self.tables.calls[call as usize].outputs.clone();
+        // Siblings first, in the order of the outputs; the one that was asked for last.
+        for output in outputs.filter(|&o| o != target).chain([target]) {
+            let tensor = &mut self.tables.tensors[output as usize];
+            if tensor.defined {
+                self.counters.memory.0 -= tensor.size;
+                continue;
+            }
+            tensor.defined = true;
+            let storage = tensor.storage;
+            self.defined.push(output);
+            if !self.tables.resident[storage as usize] {
+                self.tables.resident[storage as usize] = true;
+                self.arrived.push(storage);
+            }
+        }
+        for &storage in &self.arrived {
+            if self.tables.locks[storage as usize] == 0 {
+                let s = storage as usize;
+                let floor = self.search.floor(&self.tables, storage);
+                self.pool.push(storage, self.tables.size[s], self.tables.stamp[s], floor);
+            }
+        }
+        self.search.returned(&self.tables, &self.arrived);
+    }
+
+    fn unlock_parents(&mut self, call: u32, target: u32) -> Result<(), Stop<W::Error>> {
+        if self.banishing.is_some() {
+            return self.unlock_and_banish(target);
+        }
+        for place in 0..self.tables.args(call).len() {
+            let parent = self.tables.args(call)[place];
+            self.unlock(self.tables.tensors[parent as usize].storage);
+        }
+        Ok(())
+    }
+
+    /// The reference walks the list of parents by position while banishing shortens it: the parent after a banished
+    /// one is skipped, keeps its lock for ever, and waits for ever.
+    fn unlock_and_banish(&mut self, target: u32) -> Result<(), Stop<W::Error>> {
+        let defined = std::mem::take(&mut self.defined);
+        let mut place = 0;
+        while let Some(banishing) = &mut self.banishing {
+            let Some(parent) = banishing.parent(target, place) else { break };
+            defined.iter().for_each(|&tensor| banishing.computed(&self.tables, parent, tensor));
+            let storage = self.tables.tensors[parent as usize].storage;
+            self.unlock(storage);
+            self.try_banish(storage)?;
+            place += 1;
+        }
+        self.defined = defined;
+        Ok(())
+    }
+
+    /// Frees a storage for ever if nobody can need it again.
+    fn try_banish(&mut self, storage: u32) -> Result<(), Stop<W::Error>> {
+        let s = storage as usize;
+        let Some(banishing) = &mut self.banishing else { return Ok(()) };
+        if self.tables.external[s] > 0 || self.tables.banished[s] || !banishing.is_idle(storage) {
+            return Ok(());
+        }
+        if self.tables.resident[s] {
+            self.tables.locks[s] = 0;
+            self.evict(storage);
+        }
+        self.tables.banished[s] = true;
+        let Some(banishing) = &mut self.banishing else { return Ok(()) };
+        for child in banishing.cut(&self.tables, storage) {
+            self.pin(TensorId(child))?;
+        }
+        Ok(())
+    }
+
+    fn evict(&mut self, storage: u32) {
+        let s = storage as usize;
+        self.world.evict(StorageId(storage));
+        self.tables.resident[s] = false;
+        self.tables.undefine(storage);
+        self.counters.memory.0 -= self.tables.size[s];
+        self.counters.evictions += 1;
+        self.pool.remove(storage);
+        self.search.evicted(&self.tables, storage);
+        if let Some(banishing) = &mut self.banishing {
+            banishing.evicted(&self.tables, storage);
+        }
+    }
+
+    /// The storage is accessed now.
+    fn touch(&mut self, storage: u32) {
+        let now = self.counters.clock.0;
+        self.tables.stamp[storage as usize] = now;
+        if let Some(entry) = self.pool.entry_mut(storage) {
+            entry.stamp = now;
+        }
+    }
+
+    fn lock(&mut self, storage: u32) {
+        let locks = &mut self.tables.locks[storage as usize];
+        if *locks == 0 {
+            self.pool.remove(storage);
+        }
+        *locks += 1;
+    }
+
+    fn unlock(&mut self, storage: u32) {
+        let s = storage as usize;
+        self.tables.locks[s] -= 1;
+        if self.tables.locks[s] == 0 && self.tables.resident[s] {
+            self.pool.push(storage, self.tables.size[s], self.tables.stamp[s], self.search.floor(&self.tables, storage));
+        }
+    }
+}

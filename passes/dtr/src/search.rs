@@ -1,0 +1,203 @@
+//! The choice of a victim: one pass over the pool, the last of the smallest scores wins.
+//!
+//! Idea: nearly every storage of the pool can be ruled out by its own time, size and last access, which lie side by
+//! side in the pool's entries: neighbourhoods only make a numerator larger. So a pruned search multiplies where the
+//! full one walks, looks neighbours up and divides exactly; both choose the same victim and count the same
+//! evaluations, and the full one stays as the oracle and for the reference's access statistics.
+//! Source: dtr.md, section 6 (scores). Not here: the arithmetic of one quotient (see `quotient`).
+
+use crate::banish::Neighborhoods;
+use crate::components::Components;
+use crate::heuristic::{Heuristic, Numerator, Policy};
+use crate::pool::{Entry, Pool};
+use crate::quotient::quotient;
+use crate::regions::Regions;
+use crate::tables::Tables;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// How a search goes through the pool. The victim and the number of evaluations are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scan {
+    /// Exact scores only where a lower bound does not settle the matter.
+    #[default]
+    Pruned,
+    /// An exact score for every storage; counts accesses as the reference does.
+    Full,
+}
+
+/// Lower bounds are computed in four roundings of at most 2^-53 each; this is an order of magnitude more.
+const SLACK: f64 = 1e-14;
+
+/// What the numerator of the heuristic needs beside the tables.
+#[derive(Debug)]
+enum Memory {
+    Nothing,
+    Components(Components),
+    Regions(Regions),
+    /// No memory between choices: neighbourhoods from scratch, for banishing.
+    Scratch(Neighborhoods),
+}
+
+#[derive(Debug)]
+pub(crate) struct Search {
+    heuristic: Heuristic,
+    scan: Scan,
+    memory: Memory,
+    rng: ChaCha8Rng,
+    pub evals: u64,
+    accesses: u64,
+}
+
+impl Search {
+    pub fn new(heuristic: Heuristic, policy: Policy, scan: Scan, seed: u64) -> Self {
+        let memory = match heuristic.numerator {
+            Numerator::Neighborhood if policy == Policy::Banish => Memory::Scratch(Neighborhoods::default()),
+            Numerator::Neighborhood | Numerator::Ancestors => {
+                Memory::Regions(Regions::new(scan == Scan::Full))
+            }
+            Numerator::Component => Memory::Components(Components::default()),
+            Numerator::Own | Numerator::One | Numerator::LastAccess | Numerator::Random => Memory::Nothing,
+        };
+        let rng = ChaCha8Rng::seed_from_u64(seed);
+        Self { heuristic, scan, memory, rng, evals: 0, accesses: 0 }
+    }
+
+    /// A lower bound of the numerator of a storage, exact as f64.
+    pub fn floor(&self, tables: &Tables, storage: u32) -> f64 {
+        match self.heuristic.numerator {
+            Numerator::One => 1.0,
+            _ => tables.compute[storage as usize] as f64,
+        }
+    }
+
+    /// Metadata accesses so far, by the reference's count; meaningful after full scans.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+            + self.evals
+            + match &self.memory {
+                Memory::Components(components) => components.visits,
+                Memory::Regions(regions) => regions.accesses,
+                Memory::Nothing | Memory::Scratch(_) => 0,
+            }
+    }
+
+    /// Takes note of storages that were linked.
+    pub fn linked(&mut self, tables: &Tables) {
+        match &mut self.memory {
+            Memory::Components(components) => components.grow(tables),
+            Memory::Regions(regions) => regions.grow(tables),
+            Memory::Nothing | Memory::Scratch(_) => (),
+        }
+    }
+
+    /// Takes note of an eviction; the storage is already marked as not resident.
+    pub fn evicted(&mut self, tables: &Tables, storage: u32) {
+        match &mut self.memory {
+            Memory::Components(components) => {
+                components.evicted(tables, storage);
+                self.accesses += tensor_edges(tables, storage);
+            }
+            Memory::Regions(regions) => regions.evicted(tables, storage),
+            Memory::Nothing | Memory::Scratch(_) => (),
+        }
+    }
+
+    /// Takes note of storages that became resident by one call.
+    pub fn returned(&mut self, tables: &Tables, storages: &[u32]) {
+        match &mut self.memory {
+            Memory::Components(components) => {
+                storages.iter().for_each(|&s| components.returned(tables, s));
+            }
+            Memory::Regions(regions) => regions.returned(tables, storages),
+            Memory::Nothing | Memory::Scratch(_) => (),
+        }
+    }
+
+    /// The storage to evict next, or `None` if the pool is empty.
+    pub fn victim(&mut self, tables: &Tables, pool: &Pool, clock: u64) -> Option<u32> {
+        if self.heuristic.is_random() {
+            if pool.is_empty() {
+                return None;
+            }
+            self.evals += 1;
+            return pool.nth(self.rng.random_range(0..pool.len()));
+        }
+        let (mut best, mut victim) = (f64::INFINITY, None);
+        let prune = self.may_prune();
+        let (by_size, by_staleness) = (self.heuristic.by_size, self.heuristic.by_staleness);
+        // Everything above this may be skipped. Infinite until a finite score is known.
+        let mut bound = f64::INFINITY;
+        let mut stopped = None;
+        for (at, entry) in pool.entries().iter().enumerate() {
+            let size = if by_size { entry.size as f64 } else { 1.0 };
+            let staleness = if by_staleness { (clock - entry.stamp) as f64 } else { 1.0 };
+            // A score of 0 ends the pass, so a numerator that may be 0 is always looked at. The product is NaN when
+            // an infinite bound meets a denominator of 0, and then nothing is skipped either.
+            if prune && entry.floor > bound * (size * staleness) && entry.floor != 0.0 {
+                continue;
+            }
+            let Some(storage) = entry.storage() else { continue };
+            let score = self.score(tables, storage, clock);
+            if score <= best {
+                (best, victim) = (score, Some(storage));
+                bound = best + best.abs() * SLACK;
+            }
+            if score == 0.0 {
+                stopped = Some(at);
+                break;
+            }
+        }
+        self.evals += match stopped {
+            None => pool.len() as u64,
+            Some(at) => pool.entries()[..=at].iter().filter_map(Entry::storage).count() as u64,
+        };
+        victim
+    }
+
+    fn may_prune(&self) -> bool {
+        let bounded = match &self.memory {
+            Memory::Components(components) => components.bounded_below(),
+            _ => self.heuristic.numerator != Numerator::LastAccess,
+        };
+        self.scan == Scan::Pruned && bounded
+    }
+
+    /// The exact score. Integers stay below 2^53 (see `program`), so f64 compares them exactly, too.
+    fn score(&mut self, tables: &Tables, storage: u32, clock: u64) -> f64 {
+        let s = storage as usize;
+        let own = tables.compute[s];
+        let mut stamp = tables.stamp[s];
+        let numerator = match (self.heuristic.numerator, &mut self.memory) {
+            (_, Memory::Components(components)) => {
+                if self.scan == Scan::Full {
+                    self.accesses += tensor_edges(tables, storage);
+                }
+                own as i64 + components.around(tables, storage)
+            }
+            (Numerator::Neighborhood, Memory::Regions(regions)) => {
+                (own + regions.time_below(storage) + regions.time_above(storage)) as i64
+            }
+            (_, Memory::Regions(regions)) => (own + regions.time_above(storage)) as i64,
+            (_, Memory::Scratch(neighborhoods)) => {
+                let (time, last) = neighborhoods.around(tables, storage);
+                stamp = stamp.max(last);
+                (own + time) as i64
+            }
+            (Numerator::LastAccess, _) => return stamp as f64,
+            (Numerator::One, _) => 1,
+            (_, Memory::Nothing) => own as i64,
+        };
+        if !self.heuristic.by_size && !self.heuristic.by_staleness {
+            return numerator as f64;
+        }
+        let size = if self.heuristic.by_size { u128::from(tables.size[s]) } else { 1 };
+        let staleness = if self.heuristic.by_staleness { u128::from(clock - stamp) } else { 1 };
+        quotient(numerator, size * staleness)
+    }
+}
+
+/// What the reference looks at when it lists the neighbours of a storage.
+fn tensor_edges(tables: &Tables, storage: u32) -> u64 {
+    tables.edges_above[storage as usize] + tables.edges_below[storage as usize]
+}

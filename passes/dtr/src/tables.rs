@@ -1,0 +1,212 @@
+//! What is known of every storage, tensor and call: the dynamic graph, as tables that only grow.
+//!
+//! Idea: one vector per property that a hot loop reads alone (residency, time, adjacency), so that a walk over
+//! evicted neighbours touches few cache lines. Edges are kept between storages, without repetitions within one call;
+//! how many tensor edges they stand for is only counted, for the access statistics.
+//! Source: dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`).
+
+use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
+use std::ops::Range;
+
+/// Where a result of a call lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// In a storage of its own, of this size.
+    Fresh(Bytes),
+    /// In the storage of the call's argument at this position.
+    View(u32),
+}
+
+/// A storage whose value was never written has this stamp; the clock starts at 1.
+pub(crate) const NEVER: u64 = 0;
+
+/// Ends a list of tensors.
+const NIL: u32 = u32::MAX;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub cost: u64,
+    args: Range<u32>,
+    pub outputs: Range<u32>,
+    /// Sizes of all outputs together; a view counts 0.
+    pub total: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tensor {
+    pub storage: u32,
+    pub call: u32,
+    /// Whether its value exists. A view may be undefined while its storage is resident.
+    pub defined: bool,
+    /// What it adds to memory when it is computed: its storage's size, or 0 for a view.
+    pub size: u64,
+    next: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    pub calls: Vec<Call>,
+    pub tensors: Vec<Tensor>,
+    args: Vec<u32>,
+    /// Per storage: bytes.
+    pub size: Vec<u64>,
+    /// Per storage: nanoseconds of the distinct calls among its tensors.
+    pub compute: Vec<u64>,
+    /// Per storage: time of the last access.
+    pub stamp: Vec<u64>,
+    /// Per storage: whether it is in memory.
+    pub resident: Vec<bool>,
+    /// Per storage: whether it stays in memory for ever.
+    pub pinned: Vec<bool>,
+    /// Per storage: whether it was freed for ever and its edges are cut.
+    pub banished: Vec<bool>,
+    /// Per storage: locks held by running calls and by pins. Signed, because banishing resets it.
+    pub locks: Vec<i64>,
+    /// Per storage: references held by the program. Signed, because a program may release more than it took.
+    pub external: Vec<i64>,
+    /// Per storage: the storages its tensors were computed from, without itself.
+    pub above: Vec<Vec<u32>>,
+    /// Per storage: the storages computed from its tensors, without itself.
+    pub below: Vec<Vec<u32>>,
+    /// Per storage: tensor edges upwards and downwards, with repetitions, its own views included.
+    pub edges_above: Vec<u64>,
+    pub edges_below: Vec<u64>,
+    first_tensor: Vec<u32>,
+    last_tensor: Vec<u32>,
+}
+
+impl Tables {
+    /// Appends a call with its output tensors and their storages. Nothing runs yet: fresh storages are not resident.
+    ///
+    /// # Panics
+    /// If an argument does not exist or a view names no argument: the caller has checked its program.
+    pub fn link(&mut self, cost: Nanos, args: &[TensorId], outputs: &[Output]) -> CallId {
+        let call = self.calls.len() as u32;
+        let first_arg = self.args.len() as u32;
+        self.args.extend(args.iter().map(|t| t.0));
+        let first_output = self.tensors.len() as u32;
+        let mut total = 0;
+        for output in outputs {
+            let storage = match *output {
+                Output::Fresh(size) => {
+                    total += size.0;
+                    self.add_storage(size.0, cost.0)
+                }
+                Output::View(arg) => {
+                    let base = self.tensors[args[arg as usize].index()].storage;
+                    self.add_view_cost(base, call, cost.0);
+                    base
+                }
+            };
+            let size = if let Output::Fresh(size) = output { size.0 } else { 0 };
+            self.add_tensor(storage, call, size);
+        }
+        let outputs = first_output..self.tensors.len() as u32;
+        let args = first_arg..self.args.len() as u32;
+        self.calls.push(Call { cost: cost.0, args, outputs, total });
+        self.add_edges(call);
+        CallId(call)
+    }
+
+    fn add_storage(&mut self, size: u64, compute: u64) -> u32 {
+        let storage = self.size.len() as u32;
+        self.size.push(size);
+        self.compute.push(compute);
+        self.stamp.push(NEVER);
+        self.resident.push(false);
+        self.pinned.push(false);
+        self.banished.push(false);
+        self.locks.push(0);
+        self.external.push(0);
+        self.above.push(Vec::new());
+        self.below.push(Vec::new());
+        self.edges_above.push(0);
+        self.edges_below.push(0);
+        self.first_tensor.push(NIL);
+        self.last_tensor.push(NIL);
+        storage
+    }
+
+    /// A call that makes two views of one storage counts once.
+    fn add_view_cost(&mut self, storage: u32, call: u32, cost: u64) {
+        let last = self.last_tensor[storage as usize];
+        if last == NIL || self.tensors[last as usize].call != call {
+            self.compute[storage as usize] += cost;
+        }
+    }
+
+    fn add_tensor(&mut self, storage: u32, call: u32, size: u64) {
+        let tensor = self.tensors.len() as u32;
+        self.tensors.push(Tensor { storage, call, defined: false, size, next: NIL });
+        let s = storage as usize;
+        match self.last_tensor[s] {
+            NIL => self.first_tensor[s] = tensor,
+            last => self.tensors[last as usize].next = tensor,
+        }
+        self.last_tensor[s] = tensor;
+        self.external[s] += 1;
+    }
+
+    fn add_edges(&mut self, call: u32) {
+        let Call { args, outputs, .. } = self.calls[call as usize].clone();
+        for o in outputs.clone() {
+            let below = self.tensors[o as usize].storage;
+            self.edges_above[below as usize] += args.len() as u64;
+            for a in args.clone() {
+                let above = self.tensors[self.args[a as usize] as usize].storage;
+                // One call adds its edges in one go, so a repetition shows at the end of the short list or not at
+                // all; a repetition that slips through costs time, never a result.
+                if above != below && self.below[above as usize].last() != Some(&below) {
+                    self.below[above as usize].push(below);
+                    self.above[below as usize].push(above);
+                }
+            }
+        }
+        for a in args {
+            let above = self.tensors[self.args[a as usize] as usize].storage;
+            self.edges_below[above as usize] += outputs.len() as u64;
+        }
+    }
+
+    /// The arguments of a call, as tensors, with repetitions.
+    pub fn args(&self, call: u32) -> &[u32] {
+        let Range { start, end } = self.calls[call as usize].args;
+        &self.args[start as usize..end as usize]
+    }
+
+    /// How many storages exist.
+    pub fn storages(&self) -> usize {
+        self.size.len()
+    }
+
+    /// The storage of a tensor.
+    pub fn storage_of(&self, tensor: TensorId) -> StorageId {
+        StorageId(self.tensors[tensor.index()].storage)
+    }
+
+    /// The tensors of a storage in creation order.
+    pub fn tensors_of(&self, storage: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut next = self.first_tensor[storage as usize];
+        std::iter::from_fn(move || {
+            let tensor = (next != NIL).then_some(next)?;
+            next = self.tensors[tensor as usize].next;
+            Some(tensor)
+        })
+    }
+
+    /// Marks all tensors of a storage as having no value.
+    pub fn undefine(&mut self, storage: u32) {
+        let mut next = self.first_tensor[storage as usize];
+        while next != NIL {
+            let tensor = &mut self.tensors[next as usize];
+            tensor.defined = false;
+            next = tensor.next;
+        }
+    }
+
+    /// Evicted (or not yet run) neighbours of a storage on both sides, possibly with repetitions.
+    pub fn evicted_neighbors(&self, storage: u32) -> impl Iterator<Item = u32> + '_ {
+        let s = storage as usize;
+        self.above[s].iter().chain(&self.below[s]).copied().filter(|&n| !self.resident[n as usize])
+    }
+}
