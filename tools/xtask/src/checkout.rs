@@ -79,7 +79,16 @@ impl Checkout {
     pub fn files(&self) -> Result<Vec<String>> {
         let mut command = Command::new("git");
         command.current_dir(&self.root);
-        command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        // CI may run as another user than the one who cloned; listing files is safe all the same.
+        command.args([
+            "-c",
+            "safe.directory=*",
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
         let output = process::capture(&mut command)?;
         let exists = |name: &&str| !name.is_empty() && self.path(name).is_file();
         let mut files: Vec<String> = output.split('\0').filter(exists).map(str::to_owned).collect();

@@ -92,7 +92,9 @@ pub fn run(checkout: &Checkout, options: &Options) -> Result<()> {
     }
     for (step, outcome, _) in &results {
         if let Outcome::Failed(error) = outcome {
-            eprintln!("{}: {error:#}", step.name);
+            // The first line: the rest has been shown where it happened.
+            let message = format!("{error:#}");
+            println!("{}: {}", step.name, message.lines().next().unwrap_or_default());
         }
     }
     bail!("failed: {}; one step alone: cargo xtask test --only {}", failed.join(", "), failed[0])

@@ -54,7 +54,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
         eprintln!("tidy: {} files keep {} rules", files.len(), rules.len());
         return Ok(());
     }
-    bail!("not tidy:\n  {}", complaints.join("\n  "))
+    bail!("{} complaints:\n  {}", complaints.len(), complaints.join("\n  "))
 }
 
 fn with_suffix<'a>(files: &'a Files, suffix: &'a str) -> impl Iterator<Item = (&'a String, &'a String)> {
