@@ -14,7 +14,14 @@ use crate::search::Best;
 use crate::tape::Tape;
 
 /// A sequence within the budget, from the legal one in `start`; at most `tries` attempts.
-pub(crate) fn greedy(model: &Model, start: &[u32], budget: i64, seed: u64, tries: u32, clock: &Clock) -> Option<Best> {
+pub(crate) fn greedy(
+    model: &Model,
+    start: &[u32],
+    budget: i64,
+    seed: u64,
+    tries: u32,
+    clock: &Clock,
+) -> Option<Best> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut tape = Tape::new(model, start);
     let mut repair = Repair::new(model.len(), budget);

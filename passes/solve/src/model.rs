@@ -57,6 +57,8 @@ pub(crate) struct Model {
     pub(crate) readers: Rows,
     /// Whether some reader may overwrite it, per value.
     pub(crate) overwritable: Vec<bool>,
+    /// The index here of each value of the graph.
+    pub(crate) index: Vec<u32>,
 }
 
 impl Model {
@@ -114,6 +116,26 @@ impl Model {
             pinned,
             readers: Rows::new(&readers),
             overwritable,
+            index,
+        }
+    }
+
+    /// A model of nothing, to stand in for one that is borrowed elsewhere.
+    pub(crate) fn empty() -> Self {
+        Self {
+            time: Vec::new(),
+            workspace: Vec::new(),
+            state: Vec::new(),
+            once: Vec::new(),
+            reads: Rows::new(&[]),
+            writes: Rows::new(&[]),
+            over: Vec::new(),
+            bytes: Vec::new(),
+            producer: Vec::new(),
+            pinned: Vec::new(),
+            readers: Rows::new(&[]),
+            overwritable: Vec::new(),
+            index: Vec::new(),
         }
     }
 

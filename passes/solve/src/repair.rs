@@ -75,7 +75,11 @@ impl PartialOrd for Candidate {
 impl Ord for Candidate {
     /// The least score is the greatest candidate; ties go to the smaller value.
     fn cmp(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then(other.value.cmp(&self.value)).then(self.exact.cmp(&other.exact))
+        other
+            .score
+            .total_cmp(&self.score)
+            .then(other.value.cmp(&self.value))
+            .then(self.exact.cmp(&other.exact))
     }
 }
 
@@ -97,7 +101,13 @@ impl Repair {
     }
 
     /// Evicts until the tape fits. False: given up, the tape is legal but over the budget.
-    pub(crate) fn repair(&mut self, tape: &mut Tape, taste: &Taste, random: &mut ChaCha8Rng, clock: &Clock) -> bool {
+    pub(crate) fn repair(
+        &mut self,
+        tape: &mut Tape,
+        taste: &Taste,
+        random: &mut ChaCha8Rng,
+        clock: &Clock,
+    ) -> bool {
         self.inserted.clear();
         // Every round evicts one instance; a sequence that needs more rounds than this is going in circles.
         for round in 0..6 * tape.model.len() + 200 {
@@ -143,7 +153,9 @@ impl Repair {
             if bytes == 0 || model.once[producer as usize] {
                 continue;
             }
-            let Some(run) = tape.newest(producer, worst).filter(|&run| tape.end(value, run) >= worst) else { continue };
+            let Some(run) = tape.newest(producer, worst).filter(|&run| tape.end(value, run) >= worst) else {
+                continue;
+            };
             let Some((after, before)) = tape.gap_around(value, run, worst) else { continue };
             let inside = self.hot.iter().filter(|(slot, _)| after < *slot && *slot < before);
             let gain: i64 = inside.map(|(_, excess)| bytes.min(*excess)).fold(0, i64::saturating_add);
@@ -240,7 +252,10 @@ impl Repair {
                     continue;
                 }
                 let bytes = model.bytes[value as usize];
-                if bytes == 0 || end == last || tape.tree().most_in(end + 1, last) + bytes + stretched <= self.budget {
+                if bytes == 0
+                    || end == last
+                    || tape.tree().most_in(end + 1, last) + bytes + stretched <= self.budget
+                {
                     stretched += bytes;
                     continue;
                 }

@@ -173,7 +173,9 @@ impl<'m> Tape<'m> {
         let (from, to) = (runs[run], runs.get(run + 1).copied().unwrap_or(NONE));
         let (mut before, mut after) = (from, NONE);
         for &reader in self.model.readers.row(value) {
-            for &use_slot in self.runs[reader as usize].iter().filter(|&&use_slot| use_slot > from && use_slot < to) {
+            for &use_slot in
+                self.runs[reader as usize].iter().filter(|&&use_slot| use_slot > from && use_slot < to)
+            {
                 if use_slot < slot {
                     before = before.max(use_slot);
                 } else if use_slot > slot {

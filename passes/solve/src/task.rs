@@ -1,0 +1,154 @@
+//! A request while it is being solved: the incumbent, the bound, the clock.
+//!
+//! Solvers offer sequences and bounds; only what the judge accepts becomes the incumbent, and only a better bound
+//! replaces one. [`Task::outcome`] turns the state into an answer at any moment.
+
+use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
+
+use crate::bounds::HeldSet;
+use crate::clock::Clock;
+use crate::model::{Model, to_sequence};
+use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop};
+use crate::smallest;
+use crate::solver::Solver;
+
+pub(crate) struct Task<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) model: Model,
+    /// The budget as a signed number; budgets beyond any graph are cut off.
+    pub(crate) budget: i64,
+    /// Ticks of all nodes once.
+    pub(crate) base_time: u64,
+    pub(crate) clock: Clock,
+    pub(crate) plan: Option<Plan>,
+    pub(crate) bound: Time,
+    bound_kind: BoundKind,
+    /// A proof that nothing fits.
+    infeasible: bool,
+    infeasible_below: Bytes,
+    peak_holder: NodeId,
+    /// The smallest peak of any legal sequence offered.
+    smallest: Bytes,
+    /// False if the clock ended the search.
+    pub(crate) exhausted: bool,
+    /// What good cuts hold: starts for the local search.
+    pub(crate) held: Vec<HeldSet>,
+}
+
+impl<'a> Task<'a> {
+    pub(crate) fn new(request: &'a Request<'a>) -> Self {
+        let graph = request.graph;
+        let (least, peak_holder) = working_set(graph);
+        let base_time = graph.total_time();
+        let mut task = Self {
+            request,
+            model: Model::new(graph),
+            budget: i64::try_from(request.budget.0).unwrap_or(i64::MAX),
+            base_time: base_time.0,
+            clock: Clock::new(request.time_limit),
+            plan: None,
+            bound: base_time,
+            bound_kind: BoundKind::OrderFree,
+            infeasible: request.budget < least,
+            infeasible_below: least,
+            peak_holder,
+            smallest: Bytes(u64::MAX),
+            exhausted: true,
+            held: Vec::new(),
+        };
+        let base = Sequence::base(graph);
+        task.offer_sequence(base, Solver::KeepAll);
+        task
+    }
+
+    /// Nothing more can be won.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.infeasible || self.plan.as_ref().is_some_and(|plan| plan.trace.time <= self.goal())
+    }
+
+    /// Ticks that no plan can beat.
+    pub(crate) fn goal(&self) -> Time {
+        match self.bound_kind {
+            BoundKind::FixedOrder => Time(self.base_time),
+            BoundKind::OrderFree | BoundKind::Optimal => self.bound,
+        }
+    }
+
+    /// The time of the best plan.
+    pub(crate) fn best_cost(&self) -> Option<u64> {
+        self.plan.as_ref().map(|plan| plan.trace.time.0)
+    }
+
+    pub(crate) fn offer(&mut self, nodes: &[u32], solver: Solver) {
+        self.offer_sequence(to_sequence(nodes), solver);
+    }
+
+    /// Judges a sequence and keeps it if it is the best so far.
+    pub(crate) fn offer_sequence(&mut self, sequence: Sequence, solver: Solver) {
+        let trace = match judge(self.request.graph, &sequence) {
+            Ok(trace) => trace,
+            Err(illegal) => {
+                tracing::error!(%solver, "an illegal sequence was proposed: {illegal}");
+                return;
+            }
+        };
+        self.smallest = self.smallest.min(trace.peak);
+        let better = self.plan.as_ref().is_none_or(|plan| trace.time < plan.trace.time);
+        if trace.peak <= self.request.budget && better {
+            let milliseconds = self.clock.elapsed().as_millis() as u64;
+            tracing::info!(%solver, time = trace.time.0, base = self.base_time, milliseconds, "better plan");
+            self.plan = Some(Plan { sequence, trace, solver });
+        }
+    }
+
+    /// A legal sequence with this peak exists.
+    pub(crate) fn note_peak(&mut self, peak: Bytes) {
+        self.smallest = self.smallest.min(peak);
+    }
+
+    /// Raises the bound. A bound for fewer schedules replaces one for all only in reports, see [`Task::goal`].
+    pub(crate) fn raise_bound(&mut self, time: Time) {
+        if time > self.bound {
+            let milliseconds = self.clock.elapsed().as_millis() as u64;
+            tracing::info!(bound = time.0, base = self.base_time, milliseconds, "better bound");
+            self.bound = time;
+        }
+    }
+
+    /// No schedule fits: proven at `node`.
+    pub(crate) fn prove_infeasible(&mut self, node: NodeId) {
+        if self.plan.is_none() {
+            self.infeasible = true;
+            self.peak_holder = node;
+            self.infeasible_below = self.infeasible_below.max(Bytes(self.request.budget.0.saturating_add(1)));
+        }
+    }
+
+    /// The answer as of now.
+    pub(crate) fn outcome(mut self) -> Outcome {
+        let settled = self.is_settled();
+        let status = match (&self.plan, settled, self.infeasible) {
+            (_, _, true) => Status::Infeasible,
+            (Some(_), true, _) => Status::Optimal,
+            (Some(_), false, _) => Status::Feasible,
+            (None, ..) => Status::Unknown,
+        };
+        if self.plan.is_none() {
+            smallest::search(&mut self);
+        }
+        Outcome {
+            status,
+            plan: self.plan,
+            lower_bound: self.bound,
+            bound_kind: if status == Status::Optimal { BoundKind::Optimal } else { self.bound_kind },
+            proven_infeasible_below: self.infeasible_below,
+            smallest_found: (self.smallest.0 != u64::MAX).then_some(self.smallest),
+            peak_holder: self.peak_holder,
+            why_stopped: match (settled, self.exhausted) {
+                (true, _) => Stop::Proved,
+                (false, true) => Stop::Exhausted,
+                (false, false) => Stop::TimeLimit,
+            },
+        }
+    }
+}
