@@ -8,7 +8,8 @@
 //!
 //! **Invariants:** no MLIR, no torch. No plan leaves this crate that the judge has not accepted within the budget.
 
-#![forbid(unsafe_code)]
+// `milp` alone may: it starts a child process.
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
 mod auto;
@@ -21,8 +22,10 @@ pub mod cut;
 mod greedy;
 pub mod knapsack;
 mod maxtree;
+pub mod milp;
 mod model;
 mod order;
+mod pareto;
 mod repair;
 mod replay;
 mod request;
@@ -33,6 +36,7 @@ mod solver;
 mod tape;
 mod task;
 
+pub use pareto::pareto;
 pub use request::{BoundKind, Outcome, Plan, Request, Status, Stop};
 pub use solver::{Solver, UnknownSolver};
 
@@ -43,14 +47,19 @@ use task::Task;
 /// Never panics on any graph and never returns an illegal plan; see [`Outcome`] for what it does return.
 pub fn solve(request: &Request) -> Outcome {
     let mut task = Task::new(request);
-    if !task.is_settled() {
-        match request.solver {
-            Solver::KeepAll => {}
-            Solver::DropAll => baseline::drop_all(&mut task),
-            Solver::Greedy => auto::greedy(&mut task),
-            Solver::Local => auto::local(&mut task),
-            _ => auto::portfolio(&mut task),
-        }
-    }
+    solve_task(&mut task);
     task.outcome()
+}
+
+fn solve_task(task: &mut Task) {
+    if task.is_settled() {
+        return;
+    }
+    match task.request.solver {
+        Solver::KeepAll => {}
+        Solver::DropAll => baseline::drop_all(task),
+        Solver::Greedy => auto::greedy(task),
+        Solver::Local => auto::local(task),
+        _ => auto::portfolio(task),
+    }
 }

@@ -1,0 +1,516 @@
+//! Mixed integer linear programs in whole numbers, solved by CBC (through good_lp) where it can be stopped.
+//!
+//! CBC 2.10 ignores its own time limit on large models, and when it stops it may return a point that is not feasible. So
+//! a solve is a child process, killed at the limit to the millisecond, and what comes back is believed only after a check
+//! in exact integers. A solver that dies, hangs or lies costs its share of the time and nothing else.
+//!
+//! **Why `fork` and not a helper program or a thread.** rk also runs inside programs that it did not start (`mlir-opt`,
+//! Python): there is no executable of ours to find, and re-running the current one would re-run a training script. A
+//! thread cannot be killed, and an abandoned one would hold CBC's global lock for ever. A forked child has the model
+//! already. Its caveat: other threads do not exist in the child, so a lock that one of them held stays locked. The child
+//! takes none of ours; it allocates (glibc and the usual replacements make the allocator consistent across `fork`), calls
+//! CBC, which no other thread of this crate ever runs in the parent, writes a pipe and leaves by `_exit`, without
+//! destructors, buffered output or exit handlers. Should a foreign lock bite all the same, the child hangs, and a hang is
+//! what the parent is prepared for. Standard output of the child goes to `/dev/null`; its processor time and memory are
+//! limited, and it dies with its parent. Elsewhere than on Unix there is no MILP, and the bounds of [`crate::knapsack`],
+//! which need none, remain.
+//!
+//! **Scaling.** Each row, and the objective, is divided by the greatest common divisor and then by a power of two, so that
+//! its largest coefficient is at most 2^13. A reported bound is the solver's dual bound less its tolerances, rounded up to
+//! a whole tick only after that.
+
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use good_lp::solvers::coin_cbc::coin_cbc;
+use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
+
+/// A variable of a [`Milp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Var(u32);
+
+impl Var {
+    /// The position in a solution.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    cost: u64,
+    lower: i64,
+    upper: i64,
+    integer: bool,
+}
+
+/// `sum of coefficient * variable <= most`.
+#[derive(Clone, Debug)]
+struct Row {
+    terms: Vec<(Var, i64)>,
+    most: i64,
+}
+
+/// Minimise the cost of the variables under rows.
+#[derive(Clone, Debug, Default)]
+pub struct Milp {
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+/// How a solve ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Solved.
+    Optimal,
+    /// The time was over; a bound and a point may be there.
+    Stopped,
+    /// Proven to have no solution (in the solver's floating point).
+    Infeasible,
+    /// Killed, crashed, or refused to work.
+    Failed,
+}
+
+/// What is known after a solve.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// How it ended.
+    pub end: End,
+    /// No solution costs less.
+    pub bound: u64,
+    /// A solution, checked exactly; continuous variables as the solver gave them.
+    pub point: Option<Vec<f64>>,
+    /// Its cost (of the integer variables).
+    pub cost: u64,
+}
+
+impl Answer {
+    fn nothing(end: End) -> Self {
+        Self { end, bound: 0, point: None, cost: 0 }
+    }
+
+    /// The value of a variable that is zero or one.
+    pub fn is_one(&self, var: Var) -> bool {
+        self.point.as_ref().is_some_and(|point| point[var.index()] > 0.5)
+    }
+}
+
+/// What to ask of the solver.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Killed after this.
+    pub limit: Duration,
+    /// Integrality is dropped: the linear relaxation, with a bound and no point.
+    pub relaxed: bool,
+    /// Ends when bound and point are this close, relatively.
+    pub gap: f64,
+}
+
+impl Options {
+    /// To the end, within a time.
+    pub fn exact(limit: Duration) -> Self {
+        Self { limit, relaxed: false, gap: 0.0 }
+    }
+}
+
+/// The largest scaled coefficient.
+const LARGEST: i64 = 1 << 13;
+/// CBC's cutoff increment and dual tolerances, in scaled units.
+const ABSOLUTE_SLACK: f64 = 2e-5;
+/// Relative part of the same.
+const RELATIVE_SLACK: f64 = 1e-6;
+/// Extra address space of the child.
+const CHILD_BYTES: u64 = 2 << 30;
+
+impl Milp {
+    /// A new variable that is zero or one.
+    pub fn binary(&mut self, cost: u64) -> Var {
+        self.column(cost, 1, true)
+    }
+
+    /// A new variable between zero and `upper`.
+    pub fn continuous(&mut self, upper: i64) -> Var {
+        self.column(0, upper, false)
+    }
+
+    fn column(&mut self, cost: u64, upper: i64, integer: bool) -> Var {
+        self.columns.push(Column { cost, lower: 0, upper, integer });
+        Var(self.columns.len() as u32 - 1)
+    }
+
+    /// Sets a variable for good.
+    pub fn fix(&mut self, var: Var, value: i64) {
+        let column = &mut self.columns[var.index()];
+        (column.lower, column.upper) = (value, value);
+    }
+
+    /// Adds `sum of terms <= most`.
+    pub fn at_most(&mut self, terms: Vec<(Var, i64)>, most: i64) {
+        self.rows.push(Row { terms, most });
+    }
+
+    /// Adds `sum of terms >= least`.
+    pub fn at_least(&mut self, mut terms: Vec<(Var, i64)>, least: i64) {
+        terms.iter_mut().for_each(|(_, coefficient)| *coefficient = -*coefficient);
+        self.at_most(terms, -least);
+    }
+
+    /// Variables and rows.
+    pub fn size(&self) -> (usize, usize) {
+        (self.columns.len(), self.rows.len())
+    }
+
+    /// Solves in a child process; see the module for what that guards against.
+    pub fn solve(&self, options: Options) -> Answer {
+        if options.limit.is_zero() || self.columns.is_empty() {
+            return Answer::nothing(End::Failed);
+        }
+        let Some(bytes) = child::run(options.limit, || self.solve_here(options)) else {
+            return Answer::nothing(End::Failed);
+        };
+        self.check(&bytes, options.relaxed)
+    }
+
+    fn cost_scale(&self) -> f64 {
+        let most = self.columns.iter().map(|column| column.cost).max().unwrap_or(0);
+        let mut shift = 0;
+        while most >> shift > LARGEST as u64 {
+            shift += 1;
+        }
+        (1u64 << shift) as f64
+    }
+
+    /// In the child: builds, solves, and packs `end, bound, values` as 8-byte numbers.
+    fn solve_here(&self, options: Options) -> Vec<u8> {
+        let mut problem = ProblemVariables::new();
+        let vars: Vec<_> = self
+            .columns
+            .iter()
+            .map(|column| {
+                let var = variable().min(column.lower as f64).max(column.upper as f64);
+                problem.add(if column.integer && !options.relaxed { var.integer() } else { var })
+            })
+            .collect();
+        let scale = self.cost_scale();
+        let mut objective = Expression::with_capacity(vars.len());
+        for (column, &var) in self.columns.iter().zip(&vars).filter(|(column, _)| column.cost > 0) {
+            objective.add_mul(column.cost as f64 / scale, var);
+        }
+        let mut model = problem.minimise(objective).using(coin_cbc);
+        // A little less than the kill, so that a model which does obey can hand in its bound.
+        model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * 0.9));
+        model.set_parameter("timeMode", "elapsed");
+        model.set_parameter("ratioGap", &options.gap.to_string());
+        for row in &self.rows {
+            let divisor =
+                row.terms.iter().fold(0, |divisor, term| gcd(divisor, term.1.unsigned_abs())).max(1);
+            let largest = row.terms.iter().map(|term| term.1.unsigned_abs() / divisor).max().unwrap_or(0);
+            let mut shift = 0;
+            while largest >> shift > LARGEST as u64 {
+                shift += 1;
+            }
+            let scale = divisor as f64 * (1u64 << shift) as f64;
+            let mut sum = Expression::with_capacity(row.terms.len());
+            for &(var, coefficient) in &row.terms {
+                sum.add_mul(coefficient as f64 / scale, vars[var.index()]);
+            }
+            model.add_constraint(constraint!(sum <= row.most as f64 / scale));
+        }
+        let mut out = Vec::with_capacity(8 * (2 + vars.len()));
+        let mut put = |number: f64| out.extend_from_slice(&number.to_le_bytes());
+        match model.solve() {
+            Ok(solution) => {
+                let raw = solution.model();
+                let solved = matches!(solution.status(), good_lp::solvers::SolutionStatus::Optimal);
+                let bound = if solved { raw.obj_value() } else { raw.best_possible_value() };
+                put(if solved { 0.0 } else { 1.0 });
+                put(bound);
+                vars.iter().for_each(|&var| put(solution.value(var)));
+            }
+            Err(good_lp::ResolutionError::Infeasible) => put(2.0),
+            Err(_) => put(3.0),
+        }
+        out
+    }
+
+    /// In the parent: nothing is taken on trust.
+    fn check(&self, bytes: &[u8], relaxed: bool) -> Answer {
+        let numbers: Vec<f64> = bytes
+            .chunks_exact(8)
+            .map(|chunk| f64::from_le_bytes(chunk.try_into().unwrap_or([0; 8])))
+            .collect();
+        let end = match numbers.first() {
+            Some(0.0) => End::Optimal,
+            Some(1.0) => End::Stopped,
+            Some(2.0) => return Answer::nothing(End::Infeasible),
+            _ => return Answer::nothing(End::Failed),
+        };
+        let (Some(&bound), Some(values)) = (numbers.get(1), numbers.get(2..)) else {
+            return Answer::nothing(End::Failed);
+        };
+        let bound = (bound - ABSOLUTE_SLACK - RELATIVE_SLACK * bound.abs()) * self.cost_scale();
+        // Casting saturates, and turns what is not a number into zero.
+        let bound = if bound.abs() < 1e18 { bound.ceil().max(0.0) as u64 } else { 0 };
+        let point = (!relaxed && values.len() == self.columns.len()).then(|| self.exact(values)).flatten();
+        let cost = point.as_ref().map_or(0, |point| {
+            let integers = self.columns.iter().zip(point).filter(|(column, _)| column.integer);
+            integers.map(|(column, &value)| column.cost.saturating_mul(value as u64)).sum()
+        });
+        // An optimum that is no solution proves nothing about the rest either.
+        match (end, &point) {
+            (End::Optimal, None) if !relaxed => Answer::nothing(End::Failed),
+            _ => Answer { end, bound: if point.is_some() { bound.min(cost) } else { bound }, point, cost },
+        }
+    }
+
+    /// Rounds integer variables and checks every row: exactly, or to a millionth where continuous variables take part.
+    fn exact(&self, values: &[f64]) -> Option<Vec<f64>> {
+        let mut point = Vec::with_capacity(values.len());
+        for (column, &value) in self.columns.iter().zip(values) {
+            let rounded = if column.integer { value.round() } else { value };
+            let near = (rounded - value).abs() < 1e-4;
+            let inside =
+                rounded >= column.lower as f64 - 1e-6 && rounded <= column.upper as f64 * (1.0 + 1e-9) + 1e-6;
+            if !(near && inside) {
+                return None;
+            }
+            point.push(rounded);
+        }
+        let fits = self.rows.iter().all(|row| {
+            if row.terms.iter().all(|(var, _)| self.columns[var.index()].integer) {
+                let sum: i128 =
+                    row.terms.iter().map(|&(var, by)| i128::from(by) * point[var.index()] as i128).sum();
+                return sum <= i128::from(row.most);
+            }
+            let sum: f64 = row.terms.iter().map(|&(var, by)| by as f64 * point[var.index()]).sum();
+            let size = row.terms.iter().map(|&(_, by)| by.unsigned_abs()).max().unwrap_or(1);
+            sum - row.most as f64 <= 1e-5 * (size as f64 + (row.most as f64).abs())
+        });
+        fits.then_some(point)
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(unix)]
+mod child {
+    //! One forked worker: a closure in, its bytes out, or nothing.
+
+    use super::{CHILD_BYTES, Duration, Instant};
+
+    /// Runs `job` in a child process and kills it at the limit.
+    pub fn run(limit: Duration, job: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
+        let deadline = Instant::now() + limit;
+        let address_space = address_space().saturating_add(CHILD_BYTES);
+        let mut ends = [0i32; 2];
+        // SAFETY: `ends` has room for two descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            return None;
+        }
+        let [reader, writer] = ends;
+        // SAFETY: the child only runs `be_the_child`, which never returns; see the module for what it may touch.
+        let pid = unsafe { libc::fork() };
+        match pid {
+            0 => be_the_child(writer, limit, address_space, job),
+            -1 => {
+                // SAFETY: both descriptors are ours and open.
+                unsafe {
+                    libc::close(reader);
+                    libc::close(writer);
+                }
+                None
+            }
+            _ => {
+                // SAFETY: ours and open; the child has its own copy.
+                unsafe { libc::close(writer) };
+                let bytes = receive(reader, pid, deadline);
+                // SAFETY: the pid is our child's, which nobody has waited for; the descriptor is ours and open.
+                unsafe {
+                    libc::kill(pid, libc::SIGKILL);
+                    libc::waitpid(pid, std::ptr::null_mut(), 0);
+                    libc::close(reader);
+                }
+                bytes
+            }
+        }
+    }
+
+    /// Virtual bytes of this process.
+    fn address_space() -> u64 {
+        let pages = std::fs::read_to_string("/proc/self/statm")
+            .ok()
+            .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+        pages.map_or(u64::MAX, |pages| pages.saturating_mul(4096))
+    }
+
+    fn be_the_child(writer: i32, limit: Duration, address_space: u64, job: impl FnOnce() -> Vec<u8>) -> ! {
+        // SAFETY: plain system calls with constant or stack arguments; nothing here is shared with the parent.
+        unsafe {
+            #[cfg(target_os = "linux")]
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGPIPE, libc::SIGALRM] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let set = |what, most: u64| {
+                let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+                libc::setrlimit(what, &limit);
+            };
+            set(libc::RLIMIT_CORE, 0);
+            set(libc::RLIMIT_CPU, limit.as_secs() + 2);
+            if address_space != u64::MAX {
+                set(libc::RLIMIT_AS, address_space);
+            }
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+            if null >= 0 {
+                libc::dup2(null, libc::STDOUT_FILENO);
+            }
+        }
+        let bytes = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_default();
+        let mut message = (bytes.len() as u64).to_le_bytes().to_vec();
+        message.extend(bytes);
+        let mut rest = &message[..];
+        while !rest.is_empty() {
+            // SAFETY: the pointer and the length are those of a live slice.
+            let written = unsafe { libc::write(writer, rest.as_ptr().cast(), rest.len()) };
+            match usize::try_from(written) {
+                Ok(written) => rest = &rest[written..],
+                Err(_) => break,
+            }
+        }
+        // SAFETY: ends the process without running anything of the parent's.
+        unsafe { libc::_exit(0) }
+    }
+
+    /// Whether the child has ended; it is not waited for, so that its pid stays taken.
+    fn is_gone(pid: i32) -> bool {
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: all zero is a valid `siginfo_t`, which the call fills in for our own child.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, how) != 0 || info.si_pid() != 0
+        }
+    }
+
+    /// The message of the child, complete, or nothing: it is late or dead.
+    ///
+    /// The length comes first, because another child forked meanwhile may hold the pipe open.
+    fn receive(reader: i32, pid: i32, deadline: Instant) -> Option<Vec<u8>> {
+        let mut message: Vec<u8> = Vec::new();
+        let mut buffer = [0u8; 1 << 16];
+        let mut gone = false;
+        loop {
+            if let Some((length, bytes)) = message.split_first_chunk::<8>() {
+                let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+                if bytes.len() >= length {
+                    return Some(bytes[..length].to_vec());
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let wait = i32::try_from(left.as_millis().clamp(1, 20)).unwrap_or(20);
+            let mut poll = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid entry.
+            let ready = unsafe { libc::poll(&mut poll, 1, wait) };
+            if ready > 0 {
+                // SAFETY: the buffer is live and as long as stated.
+                let read = unsafe { libc::read(reader, buffer.as_mut_ptr().cast(), buffer.len()) };
+                match usize::try_from(read) {
+                    Ok(0) => return None,
+                    Ok(read) => message.extend_from_slice(&buffer[..read]),
+                    Err(_) => {}
+                }
+            } else if gone {
+                // Dead, and nothing more in the pipe.
+                return None;
+            } else {
+                gone = is_gone(pid);
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod child {
+    /// Nothing can be stopped here, so nothing is started.
+    pub fn run(_: super::Duration, _: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEN_SECONDS: Duration = Duration::from_secs(10);
+
+    /// Sizes and prices of a knapsack, deterministic and uneven.
+    fn knapsack(items: i64, room: i64) -> Milp {
+        let mut milp = Milp::default();
+        let vars: Vec<Var> = (0..items).map(|item| milp.binary((item as u64 * 37 + 11) % 89 + 1)).collect();
+        // Cover: leave out as little value as possible while the rest fits.
+        let sizes = vars.iter().enumerate().map(|(item, &var)| (var, (item as i64 * 53 + 7) % 97 + 1));
+        let sizes: Vec<(Var, i64)> = sizes.collect();
+        let total: i64 = sizes.iter().map(|size| size.1).sum();
+        milp.at_least(sizes, total - room);
+        milp
+    }
+
+    #[test]
+    fn a_small_knapsack_is_solved_and_bounded() {
+        let milp = knapsack(30, 700);
+        let answer = milp.solve(Options::exact(TEN_SECONDS));
+        assert_eq!(answer.end, End::Optimal);
+        assert!(answer.point.is_some());
+        assert_eq!(answer.bound, answer.cost);
+        let relaxed = milp.solve(Options { relaxed: true, ..Options::exact(TEN_SECONDS) });
+        assert!(relaxed.bound <= answer.cost && relaxed.bound + 90 > answer.cost, "{relaxed:?}");
+        assert!(relaxed.point.is_none());
+    }
+
+    #[test]
+    fn contradictions_are_infeasible() {
+        let mut milp = Milp::default();
+        let var = milp.binary(1);
+        milp.at_least(vec![(var, 2)], 3);
+        assert_eq!(milp.solve(Options::exact(TEN_SECONDS)).end, End::Infeasible);
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_killed_in_time() {
+        let start = Instant::now();
+        let answer = child::run(Duration::from_millis(200), || {
+            std::thread::sleep(Duration::from_secs(60));
+            Vec::new()
+        });
+        let elapsed = start.elapsed();
+        assert_eq!(answer, None);
+        assert!(
+            elapsed >= Duration::from_millis(200) && elapsed < Duration::from_millis(1500),
+            "{elapsed:?}"
+        );
+    }
+
+    #[test]
+    fn a_child_that_dies_costs_nothing() {
+        let start = Instant::now();
+        assert_eq!(child::run(TEN_SECONDS, || std::process::abort()), None);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn infeasible_points_are_refused() {
+        let milp = knapsack(3, 10);
+        let numbers =
+            |numbers: &[f64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(milp.check(&numbers(&[0.0, 0.0, 0.0, 0.0, 0.0]), false), Answer::nothing(End::Failed));
+        assert!(milp.check(&numbers(&[0.0, 500.0, 1.0, 1.0, 1.0]), false).point.is_some());
+        assert_eq!(milp.check(&numbers(&[0.0, 0.0, 0.5, 1.0, 1.0]), false).end, End::Failed);
+        assert_eq!(milp.check(&numbers(&[0.0, f64::NAN]), false).end, End::Failed);
+        assert_eq!(milp.check(&[], false).end, End::Failed);
+    }
+}
