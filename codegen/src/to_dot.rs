@@ -1,0 +1,43 @@
+//! A module as a graph for Graphviz: `rk-translate --to dot STEP.mlir | dot -Tsvg`.
+//!
+//! One box per node, forward in one colour, backward in another; nodes that the schedule runs again have a double border
+//! and say how often. Edges carry the bytes of the value.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use rk_dialect::names;
+use rk_dialect::ops::{self, RunOp, StepOp};
+use rk_dialect::Op;
+
+/// One step of a module, at stage `simplified` or later.
+pub fn to_dot<'c>(step: StepOp<'c>, module: Op<'c>) -> String {
+    let runs: Vec<RunOp<'c>> = step.body().ops().into_iter().filter_map(RunOp::of).collect();
+    let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+    runs.iter().for_each(|run| *count.entry(run.symbol()).or_default() += 1);
+    let places = ops::nodes_by_symbol(module);
+    let mut text = format!("digraph {} {{\n  node [shape=box style=filled];\n", quoted(step.symbol()));
+    for run in runs.iter().filter(|run| !run.is_again()) {
+        let Some((_, node)) = places.get(run.symbol()) else { continue };
+        let times = count[run.symbol()];
+        let color = if node.is_backward() { "lightsalmon" } else { "lightblue" };
+        let cost = node.cost().map_or(String::new(), |cost| format!("\\n{} us", cost.time / 1000));
+        let again = if times > 1 { format!("\\n{times} runs") } else { String::new() };
+        let border = if times > 1 { " peripheries=2" } else { "" };
+        let name = quoted(run.symbol());
+        let label = name.trim_matches('"');
+        let _ = writeln!(text, "  {name} [label=\"{label}{cost}{again}\" fillcolor={color}{border}];");
+        for input in run.inputs() {
+            let Some(from) = input.producer().and_then(|(op, _)| RunOp::of(op)) else { continue };
+            let bytes = input.ty().bytes().unwrap_or(0);
+            let what = quoted(&format!("{}: {bytes} B", names::of(input)));
+            let _ = writeln!(text, "  {} -> {name} [tooltip={what}];", quoted(from.symbol()));
+        }
+    }
+    text.push_str("}\n");
+    text
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
+}

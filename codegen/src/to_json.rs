@@ -1,0 +1,91 @@
+//! A module as data: nodes with costs, runs in order, classes where they are known. For scripts and notebooks.
+//!
+//! ```json
+//! {"name": "step", "stage": "scheduled", "nodes": [{"name": "layer1.0.conv1", "operators": ["aten.convolution.default"], ...}],
+//!  "schedule": [{"run": "layer1.0.conv1"}, {"drop": "layer1.0.relu"}, {"run": "layer1.0.relu", "again": true}]}
+//! ```
+//!
+//! Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
+
+use rk_dialect::ops::{self, AtenOp, DropOp, NodeOp, RunOp, StepOp};
+use rk_dialect::{Attr, Op, Stage, Value, names};
+use serde_json::{Map, Value as Json, json};
+
+/// One step of a module.
+pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
+    let mut json = Map::new();
+    json.insert("name".into(), step.symbol().into());
+    json.insert("stage".into(), step.stage().as_str().into());
+    for name in ["rk.device", "rk.alignment", "rk.cost_model"] {
+        json.extend(module.get(name).map(|value| (short(name), plain(value))));
+    }
+    for name in
+        ["budget", "peak", "base_peak", "resident", "time", "base_time", "lower_bound", "bound_kind", "status", "solver"]
+    {
+        json.extend(step.op().get(&format!("rk.{name}")).map(|value| (name.to_owned(), plain(value))));
+    }
+    let runs: Vec<RunOp<'c>> = step.body().ops().into_iter().filter_map(RunOp::of).collect();
+    if step.stage() < Stage::Simplified {
+        let calls = step.body().ops().into_iter().filter_map(AtenOp::of);
+        json.insert("operators".into(), calls.map(|call| call_json(call)).collect());
+        return Json::Object(json);
+    }
+    let places = ops::nodes_by_symbol(module);
+    let first = runs.iter().filter(|run| !run.is_again());
+    let mut of_step: Vec<(usize, NodeOp<'c>, RunOp<'c>)> =
+        first.filter_map(|run| places.get(run.symbol()).map(|&(place, node)| (place, node, *run))).collect();
+    of_step.sort_unstable_by_key(|(place, ..)| *place);
+    json.insert("nodes".into(), of_step.into_iter().map(|(_, node, run)| node_json(node, run)).collect());
+    if step.stage() >= Stage::Scheduled {
+        json.insert("schedule".into(), step.body().ops().into_iter().filter_map(line_json).collect());
+    }
+    Json::Object(json)
+}
+
+fn short(name: &str) -> String {
+    name.trim_start_matches("rk.").to_owned()
+}
+
+fn plain(value: Attr<'_>) -> Json {
+    (value.as_i64().map(Json::from)).or_else(|| value.as_str().map(Json::from)).unwrap_or_else(|| value.to_string().into())
+}
+
+fn call_json(call: AtenOp<'_>) -> Json {
+    json!({
+        "operator": call.operator(),
+        "path": call.module_path(),
+        "backward": call.is_backward(),
+        "time_ns": call.cost().map(|cost| cost.time),
+        "workspace_bytes": call.cost().map(|cost| cost.workspace),
+    })
+}
+
+fn node_json(node: NodeOp<'_>, run: RunOp<'_>) -> Json {
+    let bytes = |values: Vec<Value<'_>>| values.into_iter().map(|value| value.ty().bytes()).collect::<Vec<_>>();
+    json!({
+        "name": node.symbol(),
+        "path": node.calls().last().map(|call| call.module_path()),
+        "operators": node.calls().into_iter().map(AtenOp::operator).collect::<Vec<_>>(),
+        "inputs": run.inputs().into_iter().map(names::of).collect::<Vec<_>>(),
+        "output_bytes": bytes(run.outputs()),
+        "time_ns": node.cost().map(|cost| cost.time),
+        "workspace_bytes": node.cost().map(|cost| cost.workspace),
+        "backward": node.is_backward(),
+        "random": node.is_random(),
+        "once": node.is_once(),
+        "overwrites": node.overwrites(),
+    })
+}
+
+fn line_json(op: Op<'_>) -> Option<Json> {
+    if let Some(run) = RunOp::of(op) {
+        let mut line = json!({"run": run.symbol()});
+        for (name, on) in [("again", run.is_again()), ("overwrite", run.is_overwrite())] {
+            if on {
+                line[name] = true.into();
+            }
+        }
+        return Some(line);
+    }
+    DropOp::of(op).and_then(DropOp::value).map(|value| json!({"drop": names::of(value)}))
+}
