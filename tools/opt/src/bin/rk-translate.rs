@@ -1,0 +1,113 @@
+//! `rk-translate`: a module of the dialect rk as a step file, as JSON, or as a drawing.
+//!
+//! Exit codes: 0 done, 2 wrong command line, 3 the input cannot be read or is no valid module, 4 it is valid but cannot be
+//! translated (wrong stage, no step), 6 the output cannot be written. A file is written whole or not at all.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use rk_dialect::Context;
+use rk_dialect::ops::StepOp;
+
+/// Translates a step out of MLIR.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]"
+)]
+struct Cli {
+    /// Module at stage simplified or later (json: any stage); `-` reads standard input.
+    input: PathBuf,
+    /// What to make of it.
+    #[arg(long)]
+    to: Target,
+    /// Where to write; standard output without it.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+    /// Which step, when the module has several.
+    #[arg(long)]
+    step: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Target {
+    /// The executable kernel sequence for rk-run.
+    Step,
+    /// The module as data.
+    Json,
+    /// A drawing for Graphviz.
+    Dot,
+}
+
+/// A one-line reason and its exit code.
+struct Refusal(u8, String);
+
+fn main() -> ExitCode {
+    match translate(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Refusal(code, reason)) => {
+            eprintln!("{reason}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn translate(cli: &Cli) -> Result<(), Refusal> {
+    let context = Context::new();
+    let shown = cli.input.display();
+    let parsed = if cli.input.as_os_str() == "-" {
+        let text = std::io::read_to_string(std::io::stdin())
+            .map_err(|error| Refusal(3, format!("error: standard input: {error}")))?;
+        context.parse(&text, "<stdin>")
+    } else {
+        context.parse_file(&cli.input)
+    };
+    let module = parsed.map_err(|reported| {
+        let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
+        Refusal(3, lines.join("\n"))
+    })?;
+    let steps: Vec<StepOp<'_>> = module.body().ops().into_iter().filter_map(StepOp::of).collect();
+    let wanted = |step: &&StepOp<'_>| cli.step.as_deref().is_none_or(|name| step.symbol() == name);
+    let step = *steps.iter().find(wanted).ok_or_else(|| {
+        let names: Vec<_> = steps.iter().map(|step| step.symbol()).collect();
+        let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Refusal(4, format!("error: {shown}: no such step (a function with rk.stage); found: {found}"))
+    })?;
+    let text = match cli.to {
+        Target::Json => format!("{:#}\n", rk_codegen::to_json(step, module.op())),
+        Target::Dot => rk_codegen::to_dot(step, module.op()),
+        Target::Step => {
+            let (made, reported) = context.reporting(|| {
+                rk_codegen::to_step(step, module.op()).map_err(|diagnostic| diagnostic.report())
+            });
+            let made = made.map_err(|()| {
+                let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
+                Refusal(4, lines.join("\n"))
+            })?;
+            rk_step::file::print(&made).map_err(|error| Refusal(4, format!("error: {shown}: {error}")))?
+        }
+    };
+    write(cli.output.as_deref(), &text)
+}
+
+/// Writes the text whole or not at all: a new file beside the old one takes its place.
+fn write(path: Option<&Path>, text: &str) -> Result<(), Refusal> {
+    let Some(path) = path else {
+        let mut out = std::io::stdout().lock();
+        return match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // A reader that has seen enough is no failure.
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Refusal(6, format!("error: standard output: {error}")))
+            }
+            _ => Ok(()),
+        };
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let whole = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.persist(path).map_err(|error| error.error)
+    });
+    whole.map(|_| ()).map_err(|error| Refusal(6, format!("error: {}: cannot write: {error}", path.display())))
+}
