@@ -9,8 +9,9 @@
 using namespace mlir;
 
 LogicalResult rk::AtenOp::verify() { return success(rkCallVerifyOp(wrap(getOperation()))); }
-LogicalResult rk::WriteOp::verify() { return success(rkCallVerifyOp(wrap(getOperation()))); }
-LogicalResult rk::NodeOp::verify() { return success(rkCallVerifyOp(wrap(getOperation()))); }
+// After the ops of the body.
+LogicalResult rk::WriteOp::verifyRegions() { return success(rkCallVerifyOp(wrap(getOperation()))); }
+LogicalResult rk::NodeOp::verifyRegions() { return success(rkCallVerifyOp(wrap(getOperation()))); }
 
 // Called once for the whole module, with cached symbol tables.
 LogicalResult rk::RunOp::verifySymbolUses(SymbolTableCollection &tables) {

@@ -28,6 +28,7 @@ pub mod pass;
 #[allow(unsafe_code)]
 mod raw;
 pub mod types;
+mod verify;
 mod verify_attrs;
 mod verify_ops;
 

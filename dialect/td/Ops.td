@@ -87,7 +87,7 @@ def Rk_WriteOp : Rk_Op<"write", [Rk_Effects, Rk_ResultNames, IsolatedFromAbove, 
   let results = (outs Rk_Tensor:$output);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
-  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Rk_NodeOp : Rk_Op<"node", [Symbol, IsolatedFromAbove, SingleBlock, HasParent<"::mlir::ModuleOp">]> {
@@ -115,7 +115,7 @@ def Rk_NodeOp : Rk_Op<"node", [Symbol, IsolatedFromAbove, SingleBlock, HasParent
                        OptionalAttr<Rk_CostAttr>:$cost);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
-  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
 }
 
 def Rk_RunOp : Rk_Op<"run", [Rk_Effects, Rk_ResultNames, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {

@@ -102,23 +102,26 @@ impl Context {
 
     /// Runs `work` and returns, with its result, everything that MLIR reported meanwhile (instead of printing it).
     pub fn reporting<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Reported>) {
-        unsafe extern "C" fn collect(
-            diagnostic: MlirDiagnostic,
-            into: *mut std::ffi::c_void,
-        ) -> MlirLogicalResult {
-            // SAFETY: `into` is the list below, and the diagnostic lives during the call.
-            unsafe { (*into.cast::<Vec<Reported>>()).push(reported(diagnostic)) };
-            MlirLogicalResult { value: 1 }
-        }
-        let mut list: Vec<Reported> = Vec::new();
-        // SAFETY: the handler is detached before the list goes away.
-        unsafe {
-            let id =
-                mlirContextAttachDiagnosticHandler(self.raw, Some(collect), (&raw mut list).cast(), None);
-            let result = work();
-            mlirContextDetachDiagnosticHandler(self.raw, id);
-            (result, list)
-        }
+        reporting(self.raw, work)
+    }
+}
+
+fn reporting<T>(context: MlirContext, work: impl FnOnce() -> T) -> (T, Vec<Reported>) {
+    unsafe extern "C" fn collect(
+        diagnostic: MlirDiagnostic,
+        into: *mut std::ffi::c_void,
+    ) -> MlirLogicalResult {
+        // SAFETY: `into` is the list below, and the diagnostic lives during the call.
+        unsafe { (*into.cast::<Vec<Reported>>()).push(reported(diagnostic)) };
+        MlirLogicalResult { value: 1 }
+    }
+    let mut list: Vec<Reported> = Vec::new();
+    // SAFETY: the handler is detached before the list goes away.
+    unsafe {
+        let id = mlirContextAttachDiagnosticHandler(context, Some(collect), (&raw mut list).cast(), None);
+        let result = work();
+        mlirContextDetachDiagnosticHandler(context, id);
+        (result, list)
     }
 }
 
@@ -140,12 +143,11 @@ unsafe fn reported(raw: MlirDiagnostic) -> Reported {
         let notes = (0..mlirDiagnosticGetNumNotes(raw))
             .map(|index| reported(mlirDiagnosticGetNote(raw, index)))
             .collect();
-        let severity = match mlirDiagnosticGetSeverity(raw) {
-            MlirDiagnosticSeverity_MlirDiagnosticError => Severity::Error,
-            MlirDiagnosticSeverity_MlirDiagnosticWarning => Severity::Warning,
-            MlirDiagnosticSeverity_MlirDiagnosticNote => Severity::Note,
-            _ => Severity::Remark,
-        };
+        // The order of MlirDiagnosticSeverity in mlir-c/Diagnostics.h.
+        const SEVERITIES: [Severity; 4] =
+            [Severity::Error, Severity::Warning, Severity::Note, Severity::Remark];
+        let number = usize::try_from(mlirDiagnosticGetSeverity(raw)).unwrap_or(0);
+        let severity = SEVERITIES.get(number).copied().unwrap_or(Severity::Error);
         let message = printed(|callback, data| mlirDiagnosticPrint(raw, callback, data));
         Reported { severity, location: location.place(), message, notes }
     }
@@ -272,6 +274,42 @@ impl<'c> Module<'c> {
     pub fn body(&self) -> Block<'c> {
         // SAFETY: the module is alive.
         Block::from_raw(unsafe { mlirModuleGetBody(self.raw) })
+    }
+
+    /// Runs a pipeline such as `builtin.module(rk-dataflow,cse)`; its passes must be registered.
+    ///
+    /// # Errors
+    /// What was reported, with at least one error; the module may be half rewritten then. Reports of a successful run
+    /// (remarks, warnings) come back as `Ok`.
+    pub fn run(&self, pipeline: &str) -> Result<Vec<Reported>, Vec<Reported>> {
+        // SAFETY: the pass manager is destroyed before the call returns, the module outlives it.
+        unsafe {
+            let context = mlirModuleGetContext(self.raw);
+            let manager = mlirPassManagerCreate(context);
+            let mut parsed = false;
+            let wrong = printed(|callback, data| {
+                parsed = mlirParsePassPipeline(
+                    mlirPassManagerGetAsOpPassManager(manager),
+                    view(pipeline),
+                    callback,
+                    data,
+                )
+                .value
+                    != 0;
+            });
+            let (ran, mut reported) = reporting(context, || {
+                parsed && mlirPassManagerRunOnOp(manager, mlirModuleGetOperation(self.raw)).value != 0
+            });
+            mlirPassManagerDestroy(manager);
+            if ran {
+                return Ok(reported);
+            }
+            if !reported.iter().any(|one| one.severity == Severity::Error) {
+                let why = if parsed { "the pass failed without a message" } else { wrong.trim() };
+                reported.push(Reported::error(pipeline, why));
+            }
+            Err(reported)
+        }
     }
 
     /// Sets a discardable attribute such as `rk.device`.
