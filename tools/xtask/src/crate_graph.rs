@@ -36,6 +36,8 @@ struct Package {
     uses: BTreeSet<String>,
     /// Ids of the dependencies that end up in what is built: normal and build.
     builds_with: Vec<String>,
+    /// Ids of the dependencies of its own tests.
+    tests_with: Vec<String>,
 }
 
 /// Prints what differs from the drawing.
@@ -132,17 +134,19 @@ fn packages(metadata: &Value, root: &str) -> Result<BTreeMap<String, Package>> {
             folder: folder.filter(|_| is_ours(package)).map(str::to_owned),
             uses: uses.collect(),
             builds_with: Vec::new(),
+            tests_with: Vec::new(),
         };
         found.insert(text(&package["id"]), entry);
     }
     for node in list(&metadata["resolve"]["nodes"]) {
-        let built =
-            |dependency: &&Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev");
-        let dependencies = list(&node["deps"]);
-        let built = dependencies.iter().filter(built).map(|dependency| text(&dependency["pkg"])).collect();
         let id = text(&node["id"]);
-        found.get_mut(&id).with_context(|| format!("cargo metadata resolves an unknown {id}"))?.builds_with =
-            built;
+        let package =
+            found.get_mut(&id).with_context(|| format!("cargo metadata resolves an unknown {id}"))?;
+        for dependency in list(&node["deps"]) {
+            let built = list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev");
+            let known = if built { &mut package.builds_with } else { &mut package.tests_with };
+            known.push(text(&dependency["pkg"]));
+        }
     }
     Ok(found)
 }
@@ -190,7 +194,7 @@ fn compare(drawing: &Drawing, packages: &BTreeMap<String, Package>) -> Vec<Strin
     wrong
 }
 
-/// The shortest way from a package to one of `targets` along what is built, if there is one.
+/// The shortest way from a package to one of `targets` along what it and its tests are built with, if there is one.
 fn path_to(
     packages: &BTreeMap<String, Package>,
     from: &str,
@@ -210,7 +214,8 @@ fn path_to(
             path.reverse();
             return Some(path);
         }
-        for next in &package.builds_with {
+        let own_tests = if id == from { package.tests_with.as_slice() } else { &[] };
+        for next in package.builds_with.iter().chain(own_tests) {
             if next != from && !came_from.contains_key(next.as_str()) {
                 came_from.insert(next, id);
                 queue.push_back(next);
@@ -223,6 +228,7 @@ fn path_to(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_crate_graph_is_as_drawn() {
@@ -260,6 +266,7 @@ mod tests {
                     .cloned()
                     .collect(),
                 builds_with: uses,
+                tests_with: Vec::new(),
             };
             packages.insert(name.to_owned(), package);
         }
@@ -298,5 +305,40 @@ mod tests {
             "solve is drawn and does not exist",
         ];
         check("plan passes/plan: opt\nopt tools/opt:\nextra passes/extra:", &expected)
+    }
+
+    #[test]
+    fn metadata_tells_builds_from_tests_and_ours_from_others() -> Result<()> {
+        let package = |name: &str, folder: &str, uses: &[&str]| {
+            let uses: Vec<Value> = uses.iter().map(|name| json!({ "name": name })).collect();
+            json!({ "id": name, "name": name, "manifest_path": format!("{folder}/Cargo.toml"), "dependencies": uses })
+        };
+        let edge = |to: &str, kind: Value| json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] });
+        let metadata = json!({
+            "workspace_members": ["plan", "solve"],
+            "packages": [
+                package("plan", "/rk/passes/plan", &["log", "melior"]),
+                package("solve", "/rk/passes/solve", &["plan"]),
+                package("log", "/registry/log", &[]),
+                package("melior", "/registry/melior", &[]),
+            ],
+            "resolve": { "nodes": [
+                { "id": "plan", "deps": [edge("log", Value::Null), edge("melior", json!("dev"))] },
+                { "id": "solve", "deps": [edge("plan", json!("build"))] },
+            ] },
+        });
+        let packages = packages(&metadata, "/rk")?;
+        let folders = ["plan", "log"].map(|name| packages[name].folder.as_deref());
+        assert_eq!(folders, [Some("passes/plan"), None]);
+        assert_eq!(
+            (&packages["plan"].builds_with, &packages["plan"].tests_with),
+            (&vec!["log".to_owned()], &vec!["melior".to_owned()])
+        );
+        // What the tests of `plan` use is its own affair: `solve` is not built with it.
+        assert_eq!(
+            compare(&Drawing::parse(PAGE)?, &packages),
+            ["plan must not reach MLIR, but does: plan -> melior"]
+        );
+        Ok(())
     }
 }
