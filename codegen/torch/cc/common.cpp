@@ -1,6 +1,8 @@
 // Strings and buffers that change hands.
 #include "common.h"
 
+#include <torch/version.h>
+
 #include <cstdlib>
 
 namespace rk {
@@ -19,4 +21,8 @@ extern "C" void rk_string_free(const char* text) {
 
 extern "C" void rk_bytes_free(uint8_t* bytes) {
   std::free(bytes);
+}
+
+extern "C" const char* rk_torch_version(void) {
+  return TORCH_VERSION;
 }

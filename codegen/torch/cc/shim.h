@@ -50,6 +50,9 @@ void rk_string_free(const char* text);
 // Frees a byte buffer handed out by this library.
 void rk_bytes_free(uint8_t* bytes);
 
+// The version of the headers, "2.11.0"; static.
+const char* rk_torch_version(void);
+
 // ---- dispatch.cpp
 // Finds `name` ("aten::add") with `overload` ("Tensor", "" for default). Handles live for ever.
 const char* rk_op_find(const char* name, const char* overload, RkOp** out);

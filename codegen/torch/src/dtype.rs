@@ -57,6 +57,18 @@ impl Dtype {
             .ok_or_else(|| Error::new(format!("element type number {number} of libtorch is not supported")))
     }
 
+    /// The dtype of a tensor of the tch crate.
+    ///
+    /// # Errors
+    /// For types that the IR does not have.
+    pub fn from_kind(kind: Kind) -> Result<Self> {
+        TABLE
+            .iter()
+            .find(|row| row.4 == kind)
+            .map(|row| row.0)
+            .ok_or_else(|| Error::new(format!("element type {kind:?} is not supported")))
+    }
+
     /// libtorch's number.
     pub fn torch(self) -> i32 {
         self.row().1

@@ -35,6 +35,7 @@ type Status = *const c_char;
 
 unsafe extern "C" {
     pub fn rk_string_free(text: *const c_char);
+    pub fn rk_torch_version() -> *const c_char;
 
     pub fn rk_op_find(name: *const c_char, overload: *const c_char, out: *mut *mut Op) -> Status;
     pub fn rk_op_schema(op: *const Op, out: *mut *const c_char) -> Status;

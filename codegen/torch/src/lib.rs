@@ -36,5 +36,11 @@ pub use recording::{
 };
 pub use step::{EagerStep, LossSpec, StepResults};
 pub use value::Value;
+/// The version of libtorch whose headers this crate was compiled with, e.g. `2.11.0`.
+pub fn torch_version() -> String {
+    // SAFETY: a static string.
+    unsafe { std::ffi::CStr::from_ptr(ffi::rk_torch_version()) }.to_string_lossy().into_owned()
+}
+
 // The runtime and the frontend use the same tensors.
 pub use tch;
