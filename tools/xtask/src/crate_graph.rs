@@ -1,9 +1,7 @@
 //! The arrows between the crates: read from docs/architecture.md, compared with what `cargo metadata` says.
 //!
-//! The document has two tables. *Crates* gives for each crate its folder, the crates of ours that it may depend on, and
-//! the families that it must not reach, directly or through anything it depends on. *Families* says which crates a
-//! family is. The picture cannot lie, because an arrow that it does not have fails the tests.
-//! A `may` is a ceiling: an arrow that is drawn but not used is no error.
+//! The document is read by [`crate::drawing`]. The picture cannot lie, because an arrow that it does not have fails
+//! the tests. A `may` is a ceiling: an arrow that is drawn but not used is no error.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::checkout::Checkout;
-
-const PAGE: &str = "docs/architecture.md";
-
-/// What the document says of one crate.
-struct Room {
-    folder: String,
-    may_use: BTreeSet<String>,
-    must_not_reach: BTreeSet<String>,
-}
-
-/// The two tables of the document.
-struct Drawing {
-    rooms: BTreeMap<String, Room>,
-    families: BTreeMap<String, BTreeSet<String>>,
-}
+use crate::drawing::{Drawing, PAGE};
 
 /// One package of the resolved workspace.
 struct Package {
@@ -57,57 +41,6 @@ pub fn run(checkout: &Checkout) -> Result<()> {
         return Ok(());
     }
     bail!("the crates are not as drawn in {PAGE}:\n  {}", wrong.join("\n  "))
-}
-
-impl Drawing {
-    fn parse(page: &str) -> Result<Self> {
-        let mut rooms = BTreeMap::new();
-        for row in table(page, "crate-graph")? {
-            let [_world, names, folder, may_use, must_not] = row.as_slice() else {
-                bail!("{PAGE}: a row of the crate table has {} cells instead of 5", row.len());
-            };
-            let [name] = code(names)[..] else { bail!("{PAGE}: `{names}` names no single crate") };
-            let [folder] = code(folder)[..] else { bail!("{PAGE}: {name} has no single folder") };
-            let must_not_reach = must_not.split(',').map(str::trim).filter(|word| !["", "–"].contains(word));
-            let room = Room {
-                folder: folder.to_owned(),
-                may_use: code(may_use).into_iter().map(str::to_owned).collect(),
-                must_not_reach: must_not_reach.map(str::to_owned).collect(),
-            };
-            if rooms.insert(name.to_owned(), room).is_some() {
-                bail!("{PAGE}: {name} is drawn twice");
-            }
-        }
-        let mut families = BTreeMap::new();
-        for row in table(page, "crate-families")? {
-            let [family, members] = row.as_slice() else { bail!("{PAGE}: a family has two cells") };
-            families.insert(family.clone(), code(members).into_iter().map(str::to_owned).collect());
-        }
-        let drawing = Self { rooms, families };
-        for (name, room) in &drawing.rooms {
-            if let Some(word) = room.must_not_reach.iter().find(|word| !drawing.families.contains_key(*word))
-            {
-                bail!("{PAGE}: {name} must not reach `{word}`, which is no family");
-            }
-        }
-        Ok(drawing)
-    }
-}
-
-/// The cells of the Markdown table between `<!-- NAME -->` and `<!-- /NAME -->`, without its head.
-fn table(page: &str, name: &str) -> Result<Vec<Vec<String>>> {
-    let between = page.split_once(&format!("<!-- {name} -->")).and_then(|(_, rest)| {
-        let (inside, _) = rest.split_once(&format!("<!-- /{name} -->"))?;
-        Some(inside)
-    });
-    let inside = between.with_context(|| format!("{PAGE} has no table between <!-- {name} --> marks"))?;
-    let rows = inside.lines().filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
-    Ok(rows.skip(2).map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect()).collect())
-}
-
-/// The words in backticks.
-fn code(cell: &str) -> Vec<&str> {
-    cell.split('`').skip(1).step_by(2).collect()
 }
 
 /// A door: a program or a package that people use. It may know everything, and nothing may know it.
@@ -237,7 +170,7 @@ mod tests {
         assert!(result.is_ok(), "{:#}", result.unwrap_err());
     }
 
-    const PAGE: &str = "\
+    const DRAWN: &str = "\
 <!-- crate-graph -->
 | world | crate | folder | may use | must not reach |
 |---|---|---|---|---|
@@ -270,7 +203,7 @@ mod tests {
             };
             packages.insert(name.to_owned(), package);
         }
-        assert_eq!(compare(&Drawing::parse(PAGE)?, &packages), expected);
+        assert_eq!(compare(&Drawing::parse(DRAWN)?, &packages), expected);
         Ok(())
     }
 
@@ -336,7 +269,7 @@ mod tests {
         );
         // What the tests of `plan` use is its own affair: `solve` is not built with it.
         assert_eq!(
-            compare(&Drawing::parse(PAGE)?, &packages),
+            compare(&Drawing::parse(DRAWN)?, &packages),
             ["plan must not reach MLIR, but does: plan -> melior"]
         );
         Ok(())

@@ -7,6 +7,7 @@
 mod checkout;
 mod crate_graph;
 mod demo;
+mod drawing;
 mod goldens;
 mod new_pass;
 mod passes_page;
