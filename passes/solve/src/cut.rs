@@ -33,6 +33,8 @@
 
 use rk_plan::{Bytes, Graph, NodeId, ValueId, may_overwrite};
 
+use crate::milp::{Milp, Var};
+
 /// A producer of a value that is not certainly in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutNode {
@@ -257,5 +259,64 @@ impl Cut {
             bytes += i128::from(node.state);
         }
         Some(Choice { again, held, time, bytes })
+    }
+}
+
+/// The cut problem as a MILP, for solvers that know nothing of networks.
+pub struct CutMilp {
+    /// The program.
+    pub milp: Milp,
+    /// Per value of the cut.
+    pub h: Vec<Var>,
+    /// Per node of the cut.
+    pub y: Vec<Var>,
+}
+
+impl Cut {
+    /// D1 to D5 as rows. `None` if sizes leave 63 bits.
+    pub fn to_milp(&self) -> Option<CutMilp> {
+        let mut milp = Milp::default();
+        let y: Vec<Var> = self.nodes.iter().map(|node| milp.binary(node.time)).collect();
+        let h: Vec<Var> = self.values.iter().map(|_| milp.binary(0)).collect();
+        let mut problem = CutMilp { milp, h, y };
+        problem.d1_served(self);
+        problem.d2_inputs(self);
+        problem.d3_budget(self)?;
+        problem.d5_effects(self);
+        Some(problem)
+    }
+}
+
+impl CutMilp {
+    fn d1_served(&mut self, cut: &Cut) {
+        for (value, &h) in cut.values.iter().zip(&self.h).filter(|(value, _)| value.needed) {
+            self.milp.at_least(vec![(h, 1), (self.y[value.producer], 1)], 1);
+        }
+    }
+
+    fn d2_inputs(&mut self, cut: &Cut) {
+        for (value, &h) in cut.values.iter().zip(&self.h) {
+            for &reader in &value.readers {
+                self.milp.at_most(vec![(self.y[reader], 1), (h, -1), (self.y[value.producer], -1)], 0);
+            }
+        }
+    }
+
+    fn d3_budget(&mut self, cut: &Cut) -> Option<()> {
+        let mut terms = Vec::new();
+        for (value, &h) in cut.values.iter().zip(&self.h) {
+            terms.push((h, i64::try_from(value.bytes).ok()?));
+        }
+        for (node, &y) in cut.nodes.iter().zip(&self.y).filter(|(node, _)| node.state > 0) {
+            terms.push((y, i64::try_from(node.state).ok()?));
+        }
+        self.milp.at_most(terms, i64::try_from(cut.room).ok()?);
+        Some(())
+    }
+
+    fn d5_effects(&mut self, cut: &Cut) {
+        for (_, &y) in cut.nodes.iter().zip(&self.y).filter(|(node, _)| node.barred) {
+            self.milp.fix(y, 0);
+        }
     }
 }

@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use crate::closure::{Fixed, Network, Price, Relaxation, relax};
 use crate::cut::{Choice, Cut};
+use crate::frontier;
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ impl Limits {
     /// Until it is solved.
     pub const NONE: Self = Self { cutoff: u64::MAX, floor: 0, nodes: u64::MAX, deadline: None };
 
-    fn passed(&self, nodes: u64) -> bool {
+    pub(crate) fn passed(&self, nodes: u64) -> bool {
         nodes >= self.nodes || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
@@ -81,14 +82,37 @@ impl Ord for Open {
 /// Candidates probed per subproblem; each costs two flows.
 const PROBES: usize = 12;
 
-/// Solves a cut problem within limits.
+/// Solves a cut problem within limits: by the dynamic program over frontiers if the network is narrow, else by branching.
 pub fn solve(cut: &Cut, limits: Limits) -> Solved {
+    search(cut, limits, true)
+}
+
+/// The same by branch and bound alone.
+pub fn branch_and_bound(cut: &Cut, limits: Limits) -> Solved {
+    search(cut, limits, false)
+}
+
+fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
     let mut network = Network::new(cut);
     let mut search = Search { cut, best: None, goal: limits.cutoff, order: 0 };
     let mut open = BinaryHeap::new();
     let root = relax(cut, &mut network, &vec![Fixed::Free; cut.nodes.len()], None, u64::MAX);
     let Some(bound) = root.bound else { return Solved { bound: None, best: None, exact: true, nodes: 1 } };
     search.offer(root.within.as_ref());
+    let mut bound = bound;
+    let found = if narrow {
+        frontier::solve(cut, root.price, bound, search.goal, &limits)
+    } else {
+        frontier::Found::Wide
+    };
+    match found {
+        frontier::Found::Solved(choice) => {
+            search.accept(choice);
+            return Solved { bound: Some(search.goal), best: search.best, exact: true, nodes: 1 };
+        }
+        frontier::Found::Bounded(proven) => bound = bound.max(proven),
+        frontier::Found::Wide => {}
+    }
     let mut fixed = vec![Fixed::Free; cut.nodes.len()];
     search.fix_by_price(&mut network, &mut fixed, root.price);
     open.push(Open { bound, order: 0, price: root.price, fixed });
@@ -122,8 +146,12 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn offer(&mut self, within: Option<&Choice>) {
-        let Some(choice) = within else { return };
-        let choice = self.lighten(choice);
+        let lighter = within.map(|choice| self.lighten(choice));
+        self.accept(lighter);
+    }
+
+    fn accept(&mut self, choice: Option<Choice>) {
+        let Some(choice) = choice else { return };
         if self.best.as_ref().is_none_or(|best| choice.time < best.time) {
             self.goal = self.goal.min(choice.time);
             self.best = Some(choice);

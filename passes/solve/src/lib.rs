@@ -19,6 +19,7 @@ mod clean;
 mod clock;
 pub mod closure;
 pub mod cut;
+mod frontier;
 mod greedy;
 pub mod knapsack;
 mod maxtree;

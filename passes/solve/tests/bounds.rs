@@ -9,6 +9,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rk_plan::{Bytes, Graph, base_trace, working_set};
 use rk_solve::bounds::{Proof, order_free};
+use rk_solve::cut::Cutter;
+use rk_solve::knapsack::{self, Limits};
+use rk_solve::milp::{End, Options};
 
 /// The budgets between what is surely impossible and what is surely enough.
 fn budgets(graph: &Graph) -> impl Iterator<Item = Bytes> {
@@ -43,4 +46,38 @@ fn no_schedule_beats_the_cut_bound() {
     );
     // The bound must also be worth something.
     assert!(recomputed > 100 && tight * 3 > recomputed, "{tight} of {recomputed}");
+}
+
+#[test]
+fn three_exact_solvers_of_the_cut_problem_agree() {
+    let mut compared = 0;
+    for seed in 1000..1150 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let graph = random_graph(&mut rng, 10);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budget = Bytes((least + most) / 2);
+        let mut cutter = Cutter::new(&graph);
+        for at in graph.node_ids() {
+            let cut = cutter.cut(at, budget);
+            if cut.is_trivial() {
+                continue;
+            }
+            let by_frontiers = knapsack::solve(&cut, Limits::NONE);
+            let by_branching = knapsack::branch_and_bound(&cut, Limits::NONE);
+            assert!(by_frontiers.exact && by_branching.exact);
+            assert_eq!(by_frontiers.bound, by_branching.bound, "seed {seed}, cut at {}", at.0);
+            assert_eq!(by_frontiers.best.map(|best| best.time), by_frontiers.bound);
+            // A child process per solve: a few suffice.
+            if seed % 25 == 0 {
+                let milp = cut.to_milp().expect("small numbers").milp;
+                let answer = milp.solve(Options::exact(Duration::from_secs(20)));
+                match by_branching.bound {
+                    Some(bound) => assert_eq!((answer.end, answer.cost), (End::Optimal, bound)),
+                    None => assert_eq!(answer.end, End::Infeasible),
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 5, "{compared}");
 }
