@@ -3,8 +3,19 @@
 //! Idea: a resident storage keeps two records, one for each direction: the evicted storages that it reaches through
 //! evicted storages only (interior), the resident ones at which those walks end (frontier), and the interior's time.
 //! An eviction joins the record of the victim into those of its frontier; a return walks again from every storage
-//! that saw the returned one. Between events a record may lag behind the graph (a view call changes edges and is no
-//! event), and the lag is part of the reference's numbers, so records are never refreshed at other moments.
+//! that saw the returned one. Between events a record may lag behind the graph, and the lag is part of the
+//! reference's numbers.
+//!
+//! Most walks are never looked at, so they are put off: a record is marked stale and walked when somebody reads it.
+//! That gives the reference's record whenever that record would equal a fresh walk, which is so
+//! - between calls: only outputs that have not run yet and the time of an evicted storage that just got a view are
+//!   ever behind, and both are caught up with when the call that brought them has run;
+//! - during a call all of whose arguments have values, if the walk leaves out the call's own outputs.
+//!
+//! A call that must recompute arguments settles the stale records of descendants before it is linked, and none of
+//! those is put off until it has run; outputs that have not run have no descendants, so records of ancestors never
+//! see them. If the call also is a view of something evicted, ancestors are treated likewise. A view of several
+//! arguments adds edges between old storages, which is no event; after the first of those nothing is put off.
 //! Source: dtr.md, section 6.2. Not here: the neighbourhood under banishing, which is walked from scratch there.
 
 use crate::blocks::{BlockSet, Scratch, members};
@@ -24,6 +35,8 @@ struct Record {
     interior: BlockSet,
     frontier: BlockSet,
     cost: u64,
+    /// To be walked again before it is read.
+    stale: bool,
 }
 
 impl Record {
@@ -31,7 +44,33 @@ impl Record {
         self.interior.clear();
         self.frontier.clear();
         self.cost = 0;
+        self.stale = false;
     }
+}
+
+/// When walks happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// Always at the event, for every record: the reference's way, whose accesses are counted.
+    Thorough,
+    /// At the event, until the present call has run or for ever.
+    AtOnce { for_ever: bool },
+    /// Until the present call has run: at the event below, when a record is read above.
+    LateAbove,
+    /// When a record is read. Storages from `unborn` on have not run yet and are left out.
+    #[default]
+    Late,
+}
+
+/// What a call that will be linked next brings, as far as regions are concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    /// Some argument has no value.
+    pub recomputes: bool,
+    /// Some output is a view in a storage that is not in memory, whose time grows by it.
+    pub views_evicted: bool,
+    /// Some output is a view in a storage to which another argument's storage will be joined by an edge.
+    pub joins_storages: bool,
 }
 
 /// Both records of every storage.
@@ -39,42 +78,87 @@ impl Record {
 pub(crate) struct Regions {
     below: Vec<Record>,
     above: Vec<Record>,
+    mode: Mode,
+    unborn: Option<u32>,
+    /// Records that were marked stale; some have been walked since, and some are listed twice.
+    stale: Vec<(u32, Direction)>,
     interior: Scratch,
     frontier: Scratch,
     todo: Vec<u32>,
     spare: Vec<(u32, u64)>,
-    /// Whether records of pinned storages are kept up, which nobody reads: only then `accesses` is the reference's.
-    thorough: bool,
-    /// Edges looked at by walks and storages added by joins, for the access statistics.
+    /// Edges looked at by walks and storages added by joins, for the access statistics of a thorough run.
     pub accesses: u64,
 }
 
 impl Regions {
     pub fn new(thorough: bool) -> Self {
-        Self { thorough, ..Self::default() }
+        Self { mode: if thorough { Mode::Thorough } else { Mode::Late }, ..Self::default() }
+    }
+
+    /// Prepares for a call that will be linked next.
+    pub fn before_link(&mut self, tables: &Tables, news: News) {
+        if self.mode != Mode::Late {
+            return;
+        }
+        self.mode = match news {
+            News { joins_storages: true, .. } => Mode::AtOnce { for_ever: true },
+            News { views_evicted: true, .. } => Mode::AtOnce { for_ever: false },
+            News { recomputes: true, .. } => Mode::LateAbove,
+            _ => return,
+        };
+        for (storage, direction) in std::mem::take(&mut self.stale) {
+            if self.is_late(direction) {
+                self.stale.push((storage, direction));
+            } else {
+                self.refresh(tables, storage, direction);
+            }
+        }
+    }
+
+    fn is_late(&self, direction: Direction) -> bool {
+        self.mode == Mode::Late || self.mode == Mode::LateAbove && direction == Above
     }
 
     /// Gives storages linked since the last call empty records.
-    pub fn grow(&mut self, tables: &Tables) {
+    pub fn linked(&mut self, tables: &Tables) {
+        if self.mode == Mode::Late {
+            self.unborn = Some(self.below.len() as u32);
+        }
         self.below.resize_with(tables.storages(), Record::default);
         self.above.resize_with(tables.storages(), Record::default);
+        if self.stale.len() > 2 * tables.storages() {
+            let mut stale = std::mem::take(&mut self.stale);
+            stale.retain(|&(storage, direction)| self.record(storage, direction).stale);
+            self.stale = stale;
+        }
         self.interior.grow(tables.storages());
         self.frontier.grow(tables.storages());
     }
 
+    /// The call that was linked last has run.
+    pub fn computed(&mut self) {
+        if matches!(self.mode, Mode::LateAbove | Mode::AtOnce { for_ever: false }) {
+            self.mode = Mode::Late;
+        }
+    }
+
     /// Time of the evicted ancestors, in nanoseconds.
-    pub fn time_above(&self, storage: u32) -> u64 {
+    pub fn time_above(&mut self, tables: &Tables, storage: u32) -> u64 {
+        self.refresh(tables, storage, Above);
         self.above[storage as usize].cost
     }
 
     /// Time of the evicted descendants, in nanoseconds.
-    pub fn time_below(&self, storage: u32) -> u64 {
+    pub fn time_below(&mut self, tables: &Tables, storage: u32) -> u64 {
+        self.refresh(tables, storage, Below);
         self.below[storage as usize].cost
     }
 
     /// Records that `storage`, already marked as not resident, was evicted.
     pub fn evicted(&mut self, tables: &Tables, storage: u32) {
         let s = storage as usize;
+        self.refresh(tables, storage, Above);
+        self.refresh(tables, storage, Below);
         // Taken out, so that the records of the frontier can be written meanwhile; put back empty, memory kept.
         let mut above = std::mem::take(&mut self.above[s]);
         let mut below = std::mem::take(&mut self.below[s]);
@@ -92,19 +176,20 @@ impl Regions {
 
     /// Joins the victim and what lay behind it into the record of `owner`.
     fn absorb(&mut self, tables: &Tables, victim: u32, behind: &Record, owner: u32, direction: Direction) {
-        if self.skips(tables, owner) {
-            return;
-        }
+        let skipped = self.skips(tables, owner);
         let Self { below, above, spare, accesses, .. } = self;
         let record = match direction {
             Below => &mut below[owner as usize],
             Above => &mut above[owner as usize],
         };
-        record.frontier.remove(victim);
-        record.frontier.unite(&behind.frontier, spare, |_, _| ());
+        if skipped || record.stale {
+            return;
+        }
+        let Record { interior, frontier, cost, .. } = record;
+        frontier.remove(victim);
+        frontier.unite(&behind.frontier, spare, |_, _| ());
         // Only on a cycle of storages, which views of several arguments can make, does a walk end where it began.
-        record.frontier.remove(owner);
-        let Record { interior, cost, .. } = record;
+        frontier.remove(owner);
         interior.remove(victim);
         *cost += tables.compute[victim as usize];
         *accesses += 1;
@@ -117,6 +202,8 @@ impl Regions {
 
     /// Records that `storages` became resident by one call.
     pub fn returned(&mut self, tables: &Tables, storages: &[u32]) {
+        // In late mode nothing is recomputed during a call: what returned are the outputs of the call itself.
+        self.unborn = None;
         let (mut parents, mut children) = (BlockSet::default(), BlockSet::default());
         for &storage in storages {
             self.walk(tables, storage, Below);
@@ -125,10 +212,32 @@ impl Regions {
             children.unite(&self.below[storage as usize].frontier, &mut self.spare, |_, _| ());
         }
         for parent in parents.iter() {
-            self.walk(tables, parent, Below);
+            self.walk_or_put_off(tables, parent, Below);
         }
         for child in children.iter() {
-            self.walk(tables, child, Above);
+            self.walk_or_put_off(tables, child, Above);
+        }
+    }
+
+    fn record(&mut self, storage: u32, direction: Direction) -> &mut Record {
+        match direction {
+            Below => &mut self.below[storage as usize],
+            Above => &mut self.above[storage as usize],
+        }
+    }
+
+    fn walk_or_put_off(&mut self, tables: &Tables, storage: u32, direction: Direction) {
+        if !self.is_late(direction) {
+            self.walk(tables, storage, direction);
+        } else if !self.skips(tables, storage) && !self.record(storage, direction).stale {
+            self.record(storage, direction).stale = true;
+            self.stale.push((storage, direction));
+        }
+    }
+
+    fn refresh(&mut self, tables: &Tables, storage: u32, direction: Direction) {
+        if self.record(storage, direction).stale {
+            self.walk(tables, storage, direction);
         }
     }
 
@@ -137,23 +246,28 @@ impl Regions {
         if self.skips(tables, start) {
             return;
         }
-        let Self { below, above, interior, frontier, todo, accesses, thorough, .. } = self;
+        let thorough = self.mode == Mode::Thorough;
+        let unborn = self.unborn.unwrap_or(u32::MAX);
+        let Self { below, above, interior, frontier, todo, accesses, .. } = self;
         let (record, next, edges) = match direction {
             Below => (&mut below[start as usize], &tables.below, &tables.edges_below),
             Above => (&mut above[start as usize], &tables.above, &tables.edges_above),
         };
         record.cost = 0;
+        record.stale = false;
         todo.push(start);
         while let Some(storage) = todo.pop() {
-            *accesses += edges[storage as usize];
+            if thorough {
+                *accesses += edges[storage as usize];
+            }
             for &neighbor in &next[storage as usize] {
                 let n = neighbor as usize;
                 if !tables.resident[n] {
-                    if interior.insert(neighbor) {
+                    if neighbor < unborn && interior.insert(neighbor) {
                         record.cost += tables.compute[n];
                         todo.push(neighbor);
                     }
-                } else if neighbor != start && (*thorough || !tables.pinned[n]) {
+                } else if neighbor != start && (thorough || !tables.pinned[n]) {
                     frontier.insert(neighbor);
                 }
             }
@@ -164,6 +278,6 @@ impl Regions {
 
     /// A pinned storage is never scored and never evicted: nobody will read its records.
     fn skips(&self, tables: &Tables, storage: u32) -> bool {
-        !self.thorough && tables.pinned[storage as usize]
+        self.mode != Mode::Thorough && tables.pinned[storage as usize]
     }
 }

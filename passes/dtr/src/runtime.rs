@@ -147,7 +147,8 @@ impl<W: World> Runtime<W> {
         Self {
             options,
             world,
-            tables: Tables::default(),
+            // What is pinned stays in memory, unless it is banished, so that no search ever asks for edges to it.
+            tables: Tables::new(options.scan == Scan::Full || policy == Policy::Banish),
             pool: Pool::default(),
             search: Search::new(heuristic, policy, options.scan, options.seed),
             banishing: (policy == Policy::Banish).then(Banishing::default),
@@ -185,6 +186,7 @@ impl<W: World> Runtime<W> {
     /// If an argument does not exist, a view names no argument, or there is no output.
     pub fn link(&mut self, cost: Nanos, args: &[TensorId], outputs: &[Output]) -> CallId {
         assert!(!outputs.is_empty(), "a call needs an output");
+        self.search.before_link(&self.tables, args, outputs);
         let call = self.tables.link(cost, args, outputs);
         self.search.linked(&self.tables);
         if let Some(banishing) = &mut self.banishing {
@@ -210,6 +212,7 @@ impl<W: World> Runtime<W> {
         for output in outputs {
             self.touch(self.tables.tensors[output as usize].storage);
         }
+        self.search.computed();
         Ok(())
     }
 

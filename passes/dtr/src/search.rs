@@ -12,7 +12,8 @@ use crate::heuristic::{Heuristic, Numerator, Policy};
 use crate::pool::{Entry, Pool};
 use crate::quotient::quotient;
 use crate::regions::Regions;
-use crate::tables::Tables;
+use crate::tables::{Output, Tables};
+use crate::units::TensorId;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -82,11 +83,25 @@ impl Search {
             }
     }
 
+    /// Takes note of a call that will be linked next; see [`Regions::before_link`].
+    pub fn before_link(&mut self, tables: &Tables, args: &[TensorId], outputs: &[Output]) {
+        if let Memory::Regions(regions) = &mut self.memory {
+            regions.before_link(tables, tables.news(args, outputs));
+        }
+    }
+
+    /// Takes note that the call linked last has run.
+    pub fn computed(&mut self) {
+        if let Memory::Regions(regions) = &mut self.memory {
+            regions.computed();
+        }
+    }
+
     /// Takes note of storages that were linked.
     pub fn linked(&mut self, tables: &Tables) {
         match &mut self.memory {
             Memory::Components(components) => components.grow(tables),
-            Memory::Regions(regions) => regions.grow(tables),
+            Memory::Regions(regions) => regions.linked(tables),
             Memory::Nothing | Memory::Scratch(_) => (),
         }
     }
@@ -176,9 +191,9 @@ impl Search {
                 own as i64 + components.around(tables, storage)
             }
             (Numerator::Neighborhood, Memory::Regions(regions)) => {
-                (own + regions.time_below(storage) + regions.time_above(storage)) as i64
+                (own + regions.time_below(tables, storage) + regions.time_above(tables, storage)) as i64
             }
-            (_, Memory::Regions(regions)) => (own + regions.time_above(storage)) as i64,
+            (_, Memory::Regions(regions)) => (own + regions.time_above(tables, storage)) as i64,
             (_, Memory::Scratch(neighborhoods)) => {
                 let (time, last) = neighborhoods.around(tables, storage);
                 stamp = stamp.max(last);

@@ -5,6 +5,7 @@
 //! how many tensor edges they stand for is only counted, for the access statistics.
 //! Source: dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`).
 
+use crate::regions::News;
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use std::ops::Range;
 
@@ -45,6 +46,8 @@ pub(crate) struct Tensor {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
+    /// Whether edges to pinned storages are kept.
+    edges_to_pinned: bool,
     pub calls: Vec<Call>,
     pub tensors: Vec<Tensor>,
     args: Vec<u32>,
@@ -76,6 +79,25 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// Empty tables.
+    pub fn new(edges_to_pinned: bool) -> Self {
+        Self { edges_to_pinned, ..Self::default() }
+    }
+
+    /// What linking this call would change beside adding storages at the lower end of the graph.
+    pub fn news(&self, args: &[TensorId], outputs: &[Output]) -> News {
+        let storage = |t: TensorId| self.tensors[t.index()].storage;
+        let mut news = News { recomputes: false, views_evicted: false, joins_storages: false };
+        news.recomputes = args.iter().any(|a| !self.tensors[a.index()].defined);
+        for output in outputs {
+            let Output::View(arg) = *output else { continue };
+            let base = storage(args[arg as usize]);
+            news.views_evicted |= !self.resident[base as usize];
+            news.joins_storages |= args.iter().any(|&a| storage(a) != base);
+        }
+        news
+    }
+
     /// Appends a call with its output tensors and their storages. Nothing runs yet: fresh storages are not resident.
     ///
     /// # Panics
@@ -156,7 +178,8 @@ impl Tables {
                 let above = self.tensors[self.args[a as usize] as usize].storage;
                 // One call adds its edges in one go, so a repetition shows at the end of the short list or not at
                 // all; a repetition that slips through costs time, never a result.
-                if above != below && self.below[above as usize].last() != Some(&below) {
+                let wanted = self.edges_to_pinned || !self.pinned[above as usize];
+                if above != below && wanted && self.below[above as usize].last() != Some(&below) {
                     self.below[above as usize].push(below);
                     self.above[below as usize].push(above);
                 }

@@ -1,4 +1,0 @@
-mod data; use rk_dtr::*; use rk_simrd::read_log; use std::time::Instant;
-#[test] fn timing(){ let f=data::folder().unwrap(); let mut all=0.0;
- for m in ["resnet32","densenet121","transformer","lstm","unrolled_gan"] { let t=Instant::now(); let p=read_log(&f.join(format!("{m}.log.gz"))).unwrap(); let tr=t.elapsed().as_secs_f64(); let t=Instant::now(); let b=Baseline::of(&p); println!("{m} read {:.1} ms baseline {:.1} ms", tr*1e3, t.elapsed().as_secs_f64()*1e3); all+=tr;
- for h in Heuristic::of_the_paper() { let mut s=format!("  {h:12}"); let mut sum=0.0; for i in (1..=10).rev() { let o=b.options(*h,Policy::Eager,i as f64/10.0); let t=Instant::now(); let x=simulate(&p,&o); let e=t.elapsed().as_secs_f64(); sum+=e; s+=&format!(" {:.1}{}", e*1e3, &x.status.name()[..1]); } all+=sum; println!("{s}  sum {:.3}", sum); } } println!("all {all:.3} s"); }
