@@ -2,8 +2,8 @@
 //!
 //! A value of the graph is one result of one node, with its bytes rounded up to the module's alignment. Arguments and
 //! constants are resident and are not values. Order that data does not show is put into zero-byte tokens:
-//! random nodes draw in the original order, and whoever reads an argument that the step updates does so on the right side
-//! of the update (S5, S6). Gradients count no bytes, see "What counts as memory" in docs/ir.md.
+//! side effects keep their original order (S5), and whoever reads an argument that the step updates does so on the right
+//! side of the update (S6). Gradients count no bytes, see "What counts as memory" in docs/ir.md.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -240,15 +240,11 @@ impl Order {
         let count = nodes.len();
         let mut order =
             Order { after: vec![Vec::new(); count], needs_token: vec![false; count], stale: vec![false; count] };
-        let mut last_draw = None;
         let mut last_effect = None;
         let mut readers: HashMap<Value<'_>, Vec<usize>> = HashMap::new();
         let mut writer: HashMap<Value<'_>, usize> = HashMap::new();
         for at in 0..count {
-            if nodes[at].is_random() {
-                order.after[at].extend(last_draw.replace(at));
-            }
-            if nodes[at].is_once() {
+            if nodes[at].has_side_effect() {
                 order.after[at].extend(last_effect.replace(at));
             }
             for argument in &accesses[at].reads {
