@@ -5,15 +5,28 @@
 //! | [`machine`] | runs the program and measures its peak |
 //! | `prepare` | turns the program into prepared calls, once |
 //! | [`tensors`] | makes arguments and constants from their description |
-//! | [`compare`] | compares tensors bit by bit (S8) |
+//! | [`eager`] | runs the step before the rewrite: the archive, with autograd |
+//! | [`stepper`] | one interface for both |
+//! | [`mod@compare`] | compares tensors bit by bit (S8) |
+//! | [`check`] | trains both side by side and compares |
+//! | [`timing`] | medians of seconds |
+//! | [`archive`] | finds the archive of a step |
+//! | [`session`] | all of it, as `rk-run` needs it |
 //!
 //! Not here: decisions about what to keep or run again.
 
+pub mod archive;
+pub mod check;
 pub mod compare;
+pub mod eager;
 mod error;
 pub mod machine;
 mod prepare;
+pub mod session;
+pub mod stepper;
 pub mod tensors;
+pub mod timing;
 
 pub use error::RuntimeError;
 pub use machine::{Excess, Machine, Measured};
+pub use session::{Check, Options, Report};

@@ -1,6 +1,7 @@
 //! Tensors from their description: arguments and constants with the layout that the step expects.
 
 use rk_step::{Constant, DType, Data, Role, Step, TensorSpec};
+use rk_torch::{Dtype, InputSpec};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::RuntimeError;
@@ -66,25 +67,24 @@ pub fn constant(constant: &Constant, device: Device) -> Result<Tensor, RuntimeEr
     laid_out(spec, &tensor.f_expand(&spec.shape, false)?, device)
 }
 
-/// Arguments for a step without an archive, from the step's shapes and `seed`; they are the same on every run.
-/// Floats are small normal numbers, buffers lie between 0.5 and 1.5 (a variance must be positive), integers and
-/// truth values are 0 or 1 (always valid as indices).
+/// Arguments for a step without an archive, from the step's shapes and `seed`; they are the same on every machine.
+/// Floats are normal numbers of spread 0.5, those of buffers lie above 0.5 (a variance must be positive), integers
+/// and truth values are 0 or 1 (always valid as indices).
 ///
 /// # Errors
 /// When torch refuses.
 pub fn synthesize(step: &Step, seed: u64, device: Device) -> Result<Vec<Tensor>, RuntimeError> {
-    rk_torch::Device::Cpu.manual_seed(seed)?;
-    step.args
-        .iter()
-        .map(|arg| {
-            let kind = kind(arg.spec.dtype);
-            let options = (if arg.spec.dtype.is_float() { Kind::Float } else { Kind::Int64 }, Device::Cpu);
-            let content = match arg.role {
-                _ if !arg.spec.dtype.is_float() => Tensor::f_randint(2, &arg.spec.shape, options)?,
-                Role::Buffer => (Tensor::f_rand(&arg.spec.shape, options)?).f_add_scalar(0.5)?,
-                _ => Tensor::f_randn(&arg.spec.shape, options)?.f_mul_scalar(0.5)?,
-            };
-            laid_out(&arg.spec, &content.f_to_kind(kind)?, device)
-        })
-        .collect()
+    let make = |(i, arg): (usize, &rk_step::Arg)| {
+        let dtype = Dtype::from_torch(arg.spec.dtype.torch_code() as i32)?;
+        let content = InputSpec::new(dtype, arg.spec.shape.clone()).make(seed, i as u64)?;
+        let content = match arg.role {
+            _ if !arg.spec.dtype.is_float() => content,
+            Role::Buffer => {
+                content.f_mul_scalar(0.5)?.f_abs()?.f_add_scalar(0.5)?.f_to_kind(kind(arg.spec.dtype))?
+            }
+            _ => content.f_mul_scalar(0.5)?,
+        };
+        laid_out(&arg.spec, &content, device)
+    };
+    step.args.iter().enumerate().map(make).collect()
 }

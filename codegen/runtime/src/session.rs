@@ -1,0 +1,194 @@
+//! One call of `rk-run`: find the model, run the step, check it, time it, report.
+
+use std::path::{Path, PathBuf};
+
+use rk_step::{Instr, Step, original};
+use rk_torch::{Device, memory};
+use tch::Tensor;
+
+use crate::archive;
+use crate::check::{Verdict, side_by_side, train};
+use crate::eager::Eager;
+use crate::error::RuntimeError;
+use crate::machine::{Machine, Measured};
+use crate::stepper::{Program, Stepper};
+use crate::tensors;
+use crate::timing::medians;
+
+/// Against what the bits are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// Not at all.
+    None,
+    /// Against the step before the rewrite: eager PyTorch with real autograd when the step has an archive, else the
+    /// original order of the nodes.
+    Before,
+    /// Against both.
+    All,
+}
+
+/// What to do with a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Where; `None`: the device of the step.
+    pub device: Option<String>,
+    /// Training steps with updates.
+    pub steps: usize,
+    /// Learning rate of the updates.
+    pub lr: f64,
+    /// Whether to compare bits, and with what.
+    pub check: Check,
+    /// Another archive than the recorded one.
+    pub model: Option<PathBuf>,
+    /// Steps before timing, on top of the training steps.
+    pub warmup: usize,
+    /// Timed steps; 0: no times.
+    pub repeat: usize,
+    /// Seed of synthesized arguments and of the generator; `None`: the recorded seed, 0 without a source.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (device, model, seed) = (None, None, None);
+        Self { device, steps: 1, lr: 1e-3, check: Check::None, model, warmup: 1, repeat: 3, seed }
+    }
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Where it ran.
+    pub device: String,
+    /// Threads of libtorch.
+    pub threads: usize,
+    /// The largest reading of all steps.
+    pub measured: Measured,
+    /// Number of second runs in the program.
+    pub reruns: usize,
+    /// Median seconds of a step; `None` when nothing was timed.
+    pub step_seconds: Option<f64>,
+    /// The step before the rewrite: `eager` or `original`; `None` without a check.
+    pub baseline: Option<&'static str>,
+    /// Its median seconds.
+    pub baseline_step_seconds: Option<f64>,
+    /// Measured peak of the original order, in the same scope as the step's.
+    pub baseline_peak_bytes: Option<u64>,
+    /// Bytes that eager PyTorch allocates on top of what is there before, gradients included.
+    pub eager_peak_bytes: Option<u64>,
+    /// Result of the comparison; `None` without a check.
+    pub verdict: Option<Verdict>,
+}
+
+/// The device of a step, opened.
+///
+/// # Errors
+/// When it is not there, or of another kind than the one that the step was recorded on: its kernels and costs
+/// are those of that kind.
+pub fn open(step: &Step, wanted: Option<&str>) -> Result<Device, RuntimeError> {
+    let fail = |e: rk_torch::Error| RuntimeError::Device(e.message().to_owned());
+    let device: Device = wanted.unwrap_or(&step.device).parse().map_err(fail)?;
+    let kind = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+    if kind(&device.to_string()) != kind(&step.device) {
+        return Err(RuntimeError::Device(format!(
+            "the step was recorded on {}, not on {device}; import it again with --device {}",
+            step.device,
+            kind(&device.to_string())
+        )));
+    }
+    device.open().map_err(fail)?;
+    Ok(device)
+}
+
+/// Runs the step of `step_file` as `options` say.
+///
+/// # Errors
+/// [`RuntimeError`]; a difference in bits is not an error but part of the report.
+pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, RuntimeError> {
+    let device = open(&step, options.device.as_deref())?;
+    memory::install()?;
+    let seed = options.seed.or(step.source.as_ref().map(|s| s.seed)).unwrap_or(0);
+    let checked = options.check != Check::None;
+
+    let mut eager = match &step.source {
+        Some(source) => {
+            let path = archive::find(source, step_file, options.model.as_deref())?;
+            Some(Eager::load(&step, source, &path, device)?)
+        }
+        None => None,
+    };
+    let start = || -> Result<Vec<Tensor>, RuntimeError> {
+        match &eager {
+            Some(eager) => eager.arguments(&step),
+            None => tensors::synthesize(&step, seed, device.to_tch()),
+        }
+    };
+    let mut ours = Program::new(Machine::new(step.clone(), &start()?, device)?);
+    let mut original = match checked {
+        true => {
+            let before = Step { program: original(&step)?, ..step.clone() };
+            Some(Program::new(Machine::new(before, &start()?, device)?))
+        }
+        false => None,
+    };
+    // Only a check runs eager PyTorch; otherwise its model must not lie in memory.
+    eager = eager.filter(|_| checked);
+
+    device.manual_seed(seed)?;
+    let mut report = Report {
+        device: device.to_string(),
+        threads: rk_torch::threads()?,
+        measured: Measured::default(),
+        reruns: step.program.instrs.iter().filter(|i| matches!(i, Instr::Run(r) if r.again)).count(),
+        step_seconds: None,
+        baseline: None,
+        baseline_step_seconds: None,
+        baseline_peak_bytes: None,
+        eager_peak_bytes: None,
+        verdict: None,
+    };
+    {
+        let mut others: Vec<&mut dyn Stepper> = Vec::new();
+        if let Some(eager) = &mut eager {
+            others.push(eager);
+        }
+        if let Some(original) = original.as_mut().filter(|_| others.is_empty() || options.check == Check::All)
+        {
+            others.push(original);
+        }
+        if others.is_empty() {
+            train(&mut ours, options.steps, options.lr)?;
+        } else {
+            report.verdict =
+                Some(side_by_side(&step, &mut ours, &mut others, options.steps, options.lr, device)?);
+        }
+    }
+    if let Some(original) = &mut original {
+        ours.clear()?;
+        if let Some(eager) = &mut eager {
+            report.eager_peak_bytes = Some(eager.run()?);
+            eager.clear()?;
+        }
+        report.baseline_peak_bytes = Some(original.run()?);
+        original.clear()?;
+    }
+    if options.repeat > 0 {
+        let mut lanes: Vec<&mut dyn Stepper> = vec![&mut ours];
+        match (&mut eager, &mut original) {
+            (Some(eager), _) => {
+                report.baseline = Some("eager");
+                lanes.push(eager);
+            }
+            (None, Some(original)) => {
+                report.baseline = Some("original");
+                lanes.push(original);
+            }
+            (None, None) => {}
+        }
+        let seconds = medians(&mut lanes, options.warmup, options.repeat, device)?;
+        report.step_seconds = seconds.first().copied();
+        report.baseline_step_seconds = seconds.get(1).copied();
+    }
+    report.measured = ours.measured;
+    Ok(report)
+}

@@ -1,0 +1,76 @@
+//! What `rk-run` prints: one JSON object, or a table for people.
+
+use rk_runtime::Report;
+use rk_step::Plan;
+use rk_step::explain::bytes;
+use serde_json::{Value, json};
+
+/// One JSON object on one line. A number that is not there (no check, no budget) or not finite is `null`.
+pub fn json(plan: &Plan, report: &Report) -> String {
+    let verdict = report.verdict.as_ref();
+    let difference = verdict.and_then(|v| v.difference.as_ref());
+    let max_abs = verdict.map(|_| difference.map_or(0.0, |d| d.max_abs));
+    let object = json!({
+        "budget_bytes": plan.budget_bytes,
+        "planned_peak_bytes": plan.planned_peak_bytes,
+        "measured_peak_bytes": report.measured.peak_bytes,
+        "arena_bytes": plan.arena_bytes,
+        "step_seconds": report.step_seconds,
+        "baseline_step_seconds": report.baseline_step_seconds,
+        "baseline_peak_bytes": report.baseline_peak_bytes,
+        "max_abs_diff": max_abs,
+        "bit_equal": verdict.map(|_| difference.is_none()),
+        "device": report.device,
+        "threads": report.threads,
+        "resident_bytes": report.measured.resident_bytes,
+        "peak_node": report.measured.peak_node,
+        "reruns": report.reruns,
+        "baseline": report.baseline,
+        "planned_baseline_peak_bytes": plan.base_peak_bytes,
+        "eager_peak_bytes": report.eager_peak_bytes,
+        "steps_compared": verdict.map(|v| v.steps),
+        "tensors_compared": verdict.map(|v| v.tensors),
+        "first_difference": difference.map(ToString::to_string),
+        "excess": report.measured.excess.as_ref().map_or(Value::Null, |e| json!({
+            "node": e.node,
+            "planned_bytes": e.planned_bytes,
+            "measured_bytes": e.measured_bytes,
+        })),
+        "status": plan.status,
+        "solver": plan.solver,
+    });
+    format!("{object}\n")
+}
+
+/// One line per number.
+pub fn table(plan: &Plan, report: &Report) -> String {
+    let mut rows: Vec<(&str, String)> = vec![
+        ("device", format!("{}, {} threads", report.device, report.threads)),
+        ("budget", plan.budget_bytes.map_or("unlimited".into(), bytes)),
+        ("planned peak", bytes(plan.planned_peak_bytes)),
+        ("measured peak", format!("{} at {}", bytes(report.measured.peak_bytes), report.measured.peak_node)),
+    ];
+    if let Some(peak) = report.baseline_peak_bytes {
+        rows.push(("peak without second runs", bytes(peak)));
+    }
+    rows.push(("second runs", report.reruns.to_string()));
+    if let Some(seconds) = report.step_seconds {
+        let mut text = format!("{:.2} ms", seconds * 1e3);
+        if let (Some(name), Some(baseline)) = (report.baseline, report.baseline_step_seconds) {
+            text += &format!(" ({:.3}x of {:.2} ms, {name})", seconds / baseline, baseline * 1e3);
+        }
+        rows.push(("time per step", text));
+    }
+    if let Some(excess) = &report.measured.excess {
+        let (planned, measured) = (bytes(excess.planned_bytes), bytes(excess.measured_bytes));
+        rows.push(("more than planned", format!("{}: {measured} instead of {planned}", excess.node)));
+    }
+    if let Some(verdict) = &report.verdict {
+        let text = match &verdict.difference {
+            None => format!("equal: {} tensors over {} steps", verdict.tensors, verdict.steps),
+            Some(difference) => format!("DIFFER: {difference}"),
+        };
+        rows.push(("bits", text));
+    }
+    rows.iter().map(|(name, value)| format!("{name:<26}{value}\n")).collect()
+}
