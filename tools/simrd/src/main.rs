@@ -1,2 +1,41 @@
-//! Under construction.
-fn main() {}
+//! rk-simrd: DTR's simulator. `rk-simrd --help` lists the commands; docs/simrd.md explains them.
+
+use anyhow::Result;
+use clap::Parser;
+use rk_simrd::{Cli, Command, Experiment, FigureArgs};
+use std::io::{BufWriter, ErrorKind, stdout};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match dispatch(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rk-simrd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<()> {
+    match command {
+        Command::Run(args) => rk_simrd::run(args, &mut BufWriter::new(stdout().lock())),
+        Command::Timing(args) => rk_simrd::timing(args, &mut stdout().lock()),
+        Command::Pareto(args) => figure(Experiment::Pareto, args),
+        Command::Ablation(args) => figure(Experiment::Ablation, args),
+        Command::Banishing(args) => figure(Experiment::Banishing, args),
+        Command::Accesses(args) => figure(Experiment::Accesses, args),
+    }
+}
+
+fn figure(experiment: Experiment, args: &FigureArgs) -> Result<()> {
+    for path in rk_simrd::experiment(experiment, args)? {
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
+}
