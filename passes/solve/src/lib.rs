@@ -15,6 +15,7 @@
 mod auto;
 mod baseline;
 pub mod bounds;
+pub mod chain;
 mod clean;
 mod clock;
 pub mod closure;

@@ -1,2 +1,190 @@
-//! Under construction.
-fn main() {}
+//! # rk-plan: the planner alone, on JSON graphs
+//!
+//! Reads a graph, asks `rk-solve` for a plan within a budget, packs it into an arena, and prints one report. Standard
+//! output carries the result only; progress goes to standard error (`RK_LOG=rk_solve=info`).
+//!
+//! Exit status: 0 with a plan, 2 when it is proven that none exists, 3 when none was found in the time, 1 for everything
+//! else (usage, unreadable files).
+//!
+//! Not here: any decision. Those are in `rk-solve`; what a schedule costs is in `rk-plan`.
+
+mod curve;
+mod report;
+mod table;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use rk_plan::{Budget, Graph, base_trace};
+use rk_solve::{Request, Solver, Status};
+
+use crate::report::Report;
+
+const EXAMPLES: &str = "\
+Examples:
+  rk-plan graph.json --budget 50%                      half of the peak without recomputation
+  rk-plan graph.json --budget 2GiB --json              one JSON object with the schedule
+  rk-plan graph.json --budget 0.4 --solver greedy      milliseconds, no bound
+  rk-plan graph.json --pareto --time-limit 60s         the whole curve, time against budget
+  rk-plan --table DIR --time-limit 5s                  every graph of a folder, as a Markdown table
+  rk-plan --list-solvers
+
+Exit status: 0 a plan, 2 proven infeasible, 3 none found in the time, 1 other errors.
+The format of graphs is that of rk_plan::json.";
+
+/// Plan a training step within a memory budget: which values to keep, which to compute again.
+#[derive(Parser)]
+#[command(name = "rk-plan", version, after_help = EXAMPLES)]
+struct Arguments {
+    /// The graph, in the JSON schema of the benchmark graphs
+    #[arg(value_name = "GRAPH.json", required_unless_present_any = ["list_solvers", "table"])]
+    graph: Option<PathBuf>,
+    /// 50% or 0.5 of the peak without recomputation, or bytes: 1500000000, 500MB, 2GiB
+    #[arg(long, value_name = "BUDGET", required_unless_present_any = ["list_solvers", "table", "pareto"])]
+    budget: Option<String>,
+    /// Who solves it; --list-solvers explains the names
+    #[arg(long, default_value = "auto")]
+    solver: Solver,
+    /// Wall clock time for the search: 10s, 500ms, 2m
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    time_limit: Duration,
+    /// The same seed gives the same plan
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Threads that may compute
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Plan for many budgets and print the curve
+    #[arg(long, conflicts_with = "budget")]
+    pareto: bool,
+    /// Every buffer starts at a multiple of this many bytes; by default 512, or 1 for graphs below 1 MiB (abstract sizes)
+    #[arg(long, value_name = "BYTES")]
+    alignment: Option<u64>,
+    /// Also write {"schedule": [...]} to a file
+    #[arg(long, value_name = "FILE")]
+    schedule: Option<PathBuf>,
+    /// Print the names of the solvers
+    #[arg(long)]
+    list_solvers: bool,
+    /// Plan every graph of a folder at the budgets of its best_known.csv (or at 90% to 30%) and print a Markdown table
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["graph", "budget", "pareto", "json"])]
+    table: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // clap would exit with 2, which here means "proven infeasible".
+            let failed = error.use_stderr();
+            let _ = error.print();
+            return if failed { ExitCode::from(1) } else { ExitCode::SUCCESS };
+        }
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RK_LOG").unwrap_or_else(|_| "error".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("rk-plan: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if arguments.list_solvers {
+        for solver in Solver::ALL {
+            writeln!(out, "{solver:<10}  {}", solver.summary())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(folder) = &arguments.table {
+        table::print(folder, arguments, &mut out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = arguments.graph.as_deref().context("a graph is missing")?;
+    let graph = load(path)?;
+    if arguments.pareto {
+        return curve::print(&graph, arguments, &mut out);
+    }
+    let text = arguments.budget.as_deref().context("--budget is missing")?;
+    let budget = Budget::parse_with_fractions(text).context("--budget")?;
+    let report = plan(&graph, budget, arguments);
+    if let Some(file) = &arguments.schedule {
+        let ids = report.schedule().context("there is no schedule to write")?;
+        write_atomically(file, &format!("{{\"schedule\": {ids:?}}}\n"))?;
+    }
+    if arguments.json {
+        writeln!(out, "{}", report.json())?;
+    } else {
+        write!(out, "{}", report.text())?;
+    }
+    Ok(exit_code(report.outcome.status))
+}
+
+/// Solves one problem and packs the plan.
+fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Report<'a> {
+    let start = Instant::now();
+    let base = base_trace(graph);
+    let budget = budget.resolve(base.peak);
+    let outcome = rk_solve::solve(&request(graph, budget, arguments));
+    Report::new(graph, budget, &base, outcome, arguments.alignment, start)
+}
+
+fn request<'a>(graph: &'a Graph, budget: rk_plan::Bytes, arguments: &Arguments) -> Request<'a> {
+    Request {
+        solver: arguments.solver,
+        time_limit: arguments.time_limit,
+        seed: arguments.seed,
+        threads: arguments.threads as usize,
+        ..Request::new(graph, budget)
+    }
+}
+
+fn exit_code(status: Status) -> ExitCode {
+    match status {
+        Status::Optimal | Status::Feasible => ExitCode::SUCCESS,
+        Status::Infeasible => ExitCode::from(2),
+        Status::Unknown => ExitCode::from(3),
+    }
+}
+
+fn load(path: &Path) -> Result<Graph> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    rk_plan::json::read(&text).with_context(|| path.display().to_string())
+}
+
+fn write_atomically(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let write = || -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// "10s", "500ms", "2m", "1h", or plain seconds.
+fn duration(text: &str) -> Result<Duration> {
+    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let scale = match text[end..].trim() {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => bail!("unknown unit {unit:?}; use ms, s, m or h"),
+    };
+    let number: f64 =
+        text[..end].trim().parse().with_context(|| format!("{:?} is not a number", &text[..end]))?;
+    Duration::try_from_secs_f64(number * scale).with_context(|| format!("{text:?} is not a time span"))
+}

@@ -1,0 +1,48 @@
+//! Several budgets at once: the curve of time against budget.
+//!
+//! Budgets are solved from the smallest to the largest, each starting from the plan before it, which fits as well. At the
+//! end the curve is made monotone: no larger budget has a slower plan, and no smaller one a lower bound.
+//!
+//! Source: planner.md of the project, 12.13.
+
+use rk_plan::{Bytes, Sequence};
+
+use crate::request::{BoundKind, Outcome, Plan, Request, Status};
+use crate::{Task, solve_task};
+
+/// Solves the graph of a request at each budget, in the order given. The time limit is for all of them together; the
+/// budget of the request is not used.
+pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
+    let mut order: Vec<usize> = (0..budgets.len()).collect();
+    order.sort_by_key(|&index| (budgets[index], index));
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; budgets.len()];
+    let mut before: Option<Plan> = None;
+    for (done, &index) in order.iter().enumerate() {
+        // What earlier points did not use is shared by the rest.
+        let share = request.time_limit / u32::try_from(budgets.len().max(1)).unwrap_or(u32::MAX);
+        let point = Request { budget: budgets[index], time_limit: share, ..request.clone() };
+        let mut task = Task::new(&point);
+        if let Some(Plan { sequence: Sequence(nodes), solver, .. }) = &before {
+            task.offer_sequence(Sequence(nodes.clone()), *solver);
+        }
+        solve_task(&mut task);
+        let outcome = task.outcome();
+        before = outcome.plan.clone().or(before);
+        tracing::info!(point = done + 1, of = budgets.len(), budget = budgets[index].0, "curve");
+        outcomes[index] = Some(outcome);
+    }
+    // A bound for a larger budget holds for every smaller one.
+    let mut above: Option<rk_plan::Time> = None;
+    for &index in order.iter().rev() {
+        if let Some(outcome) = &mut outcomes[index] {
+            if outcome.bound_kind != BoundKind::FixedOrder {
+                outcome.lower_bound = above.map_or(outcome.lower_bound, |above| above.max(outcome.lower_bound));
+                above = Some(outcome.lower_bound);
+            }
+            if outcome.plan.as_ref().is_some_and(|plan| plan.trace.time <= outcome.lower_bound) {
+                (outcome.status, outcome.bound_kind) = (Status::Optimal, BoundKind::Optimal);
+            }
+        }
+    }
+    outcomes.into_iter().flatten().collect()
+}
