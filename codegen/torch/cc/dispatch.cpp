@@ -17,13 +17,16 @@ struct RkCall {
   c10::OperatorHandle handle;
   rk::Arguments arguments;
   std::vector<int32_t> outs;
+  bool grad_mode;
 };
 
 namespace {
 
-// The guards of one call. Both are a store to thread-local memory.
+// The guards of one call. Both are a store to thread-local memory. Nothing is differentiated below autograd, but
+// some kernels look at the grad mode to decide what to keep for their backward (oneDNN's LSTM).
 struct BelowAutograd {
-  at::NoGradGuard no_grad;
+  explicit BelowAutograd(bool grad_mode) : mode(grad_mode) {}
+  at::AutoGradMode mode;
   at::AutoDispatchBelowADInplaceOrView below;
 };
 
@@ -119,7 +122,7 @@ const char* rk_op_schema(const RkOp* op, const char** out) {
 const char* rk_op_call(const RkOp* op, const RkCell* args, size_t n, const RkCell** out, size_t* out_n) {
   return rk::guarded([&] {
     call_results.clear();
-    BelowAutograd guards;
+    BelowAutograd guards(false);
     auto arguments = rk::convert_arguments(op->handle.schema(), args, n, false);
     op->handle.callBoxed(arguments.stack);
     for (const auto& value : arguments.stack) push_result(value);
@@ -128,15 +131,15 @@ const char* rk_op_call(const RkOp* op, const RkCell* args, size_t n, const RkCel
   });
 }
 
-const char* rk_call_new(const RkOp* op, const RkCell* args, size_t n, const int32_t* outs, size_t n_outs, RkCall** out) {
+const char* rk_call_new(const RkOp* op, const RkCell* args, size_t n, const int32_t* outs, size_t n_outs, bool grad_mode, RkCall** out) {
   return rk::guarded([&] {
-    *out = new RkCall{op->handle, rk::convert_arguments(op->handle.schema(), args, n, true), {outs, outs + n_outs}};
+    *out = new RkCall{op->handle, rk::convert_arguments(op->handle.schema(), args, n, true), {outs, outs + n_outs}, grad_mode};
   });
 }
 
 const char* rk_call_run(const RkCall* call, RkSlots* slots) {
   return rk::guarded([&] {
-    BelowAutograd guards;
+    BelowAutograd guards(call->grad_mode);
     auto& stack = call_stack;
     ClearStack clear{stack};
     stack.assign(call->arguments.stack.begin(), call->arguments.stack.end());

@@ -62,7 +62,8 @@ const char* rk_op_schema(const RkOp* op, const char** out);
 // are owned by the caller.
 const char* rk_op_call(const RkOp* op, const RkCell* args, size_t n, const RkCell** out, size_t* out_n);
 // Converts the arguments once. `outs[i]` is the slot of the i-th tensor result (lists flattened), -1 to discard it.
-const char* rk_call_new(const RkOp* op, const RkCell* args, size_t n, const int32_t* outs, size_t n_outs, RkCall** out);
+// `grad_mode` is what kernels see that ask for it: on for forward operators of a training step, else off.
+const char* rk_call_new(const RkOp* op, const RkCell* args, size_t n, const int32_t* outs, size_t n_outs, bool grad_mode, RkCall** out);
 // Runs a prepared call on the tensors in `slots`, below autograd.
 const char* rk_call_run(const RkCall* call, RkSlots* slots);
 void rk_call_free(RkCall* call);

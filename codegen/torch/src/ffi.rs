@@ -52,6 +52,7 @@ unsafe extern "C" {
         n: usize,
         outs: *const i32,
         n_outs: usize,
+        grad_mode: bool,
         out: *mut *mut Call,
     ) -> Status;
     pub fn rk_call_run(call: *const Call, slots: *mut RawSlots) -> Status;

@@ -104,11 +104,26 @@ unsafe impl Sync for Prepared {}
 impl Prepared {
     /// Prepares `op` with `args` in schema order; tensors are named by [`Value::Slot`] (a [`Value::Tensor`] is
     /// held by the call for its whole life). `results` names the slot of each tensor result, with `Tensor[]`
-    /// results flattened; `None` discards it.
+    /// results flattened; `None` discards it. Kernels see the grad mode of a training step's forward.
     ///
     /// # Errors
     /// When an argument does not fit the schema.
     pub fn new(op: Operator, args: &[Value], results: &[Option<usize>]) -> Result<Self> {
+        Self::with_grad_mode(op, args, results, true)
+    }
+
+    /// As [`Prepared::new`], with the grad mode that the call was recorded in: on for a forward operator of a step
+    /// with a loss, off in backward and in a step without a loss. Nothing is differentiated either way, but some
+    /// kernels (oneDNN's LSTM) keep a workspace for backward only when it is on.
+    ///
+    /// # Errors
+    /// When an argument does not fit the schema.
+    pub fn with_grad_mode(
+        op: Operator,
+        args: &[Value],
+        results: &[Option<usize>],
+        grad_mode: bool,
+    ) -> Result<Self> {
         let mut cells: Vec<Cell> = Vec::with_capacity(args.len());
         args.iter().for_each(|arg| encode(arg, &mut cells));
         let outs: Vec<i32> = results.iter().map(|slot| slot.map_or(-1, |slot| slot as i32)).collect();
@@ -116,7 +131,7 @@ impl Prepared {
         // SAFETY: the cells borrow from `args`, which outlives the call.
         unsafe {
             let (n, n_outs) = (cells.len(), outs.len());
-            check(ffi::rk_call_new(op.raw, cells.as_ptr(), n, outs.as_ptr(), n_outs, &mut raw))?;
+            check(ffi::rk_call_new(op.raw, cells.as_ptr(), n, outs.as_ptr(), n_outs, grad_mode, &mut raw))?;
         }
         Ok(Self { raw })
     }
