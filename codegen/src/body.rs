@@ -90,7 +90,9 @@ fn argument<'c>(arg: &Arg<'c>, number: &mut dyn FnMut(Value<'c>) -> u32) -> ArgV
         Arg::Float(value) => ArgValue::Float(*value),
         Arg::Bool(value) => ArgValue::Bool(*value),
         Arg::Str(text) => ArgValue::Str(text.clone()),
-        Arg::List(elements) => ArgValue::List(elements.iter().map(|element| argument(element, number)).collect()),
+        Arg::List(elements) => {
+            ArgValue::List(elements.iter().map(|element| argument(element, number)).collect())
+        }
     }
 }
 
@@ -103,7 +105,12 @@ pub fn spec<'c>(ty: Type<'c>, at: Location<'c>) -> Result<TensorSpec, Diagnostic
     let tensor = Tensor::of(ty).ok_or_else(refuse)?;
     let dtype = dtype(tensor.element).ok_or_else(refuse)?;
     let plain = tensor.strides == rk_dialect::types::row_major(&tensor.shape);
-    let spanned = TensorSpec { dtype, shape: tensor.shape, strides: (!plain).then_some(tensor.strides), storage_bytes: None };
+    let spanned = TensorSpec {
+        dtype,
+        shape: tensor.shape,
+        strides: (!plain).then_some(tensor.strides),
+        storage_bytes: None,
+    };
     let storage_bytes = (spanned.bytes() != tensor.storage).then_some(tensor.storage);
     Ok(TensorSpec { storage_bytes, ..spanned })
 }

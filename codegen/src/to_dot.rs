@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use rk_dialect::Op;
 use rk_dialect::names;
 use rk_dialect::ops::{self, RunOp, StepOp};
-use rk_dialect::Op;
 
 /// One step of a module, at stage `simplified` or later.
 pub fn to_dot<'c>(step: StepOp<'c>, module: Op<'c>) -> String {

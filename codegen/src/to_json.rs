@@ -19,9 +19,18 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     for name in ["rk.device", "rk.alignment", "rk.cost_model"] {
         json.extend(module.get(name).map(|value| (short(name), plain(value))));
     }
-    for name in
-        ["budget", "peak", "base_peak", "resident", "time", "base_time", "lower_bound", "bound_kind", "status", "solver"]
-    {
+    for name in [
+        "budget",
+        "peak",
+        "base_peak",
+        "resident",
+        "time",
+        "base_time",
+        "lower_bound",
+        "bound_kind",
+        "status",
+        "solver",
+    ] {
         json.extend(step.op().get(&format!("rk.{name}")).map(|value| (name.to_owned(), plain(value))));
     }
     let runs: Vec<RunOp<'c>> = step.body().ops().into_iter().filter_map(RunOp::of).collect();
@@ -47,7 +56,9 @@ fn short(name: &str) -> String {
 }
 
 fn plain(value: Attr<'_>) -> Json {
-    (value.as_i64().map(Json::from)).or_else(|| value.as_str().map(Json::from)).unwrap_or_else(|| value.to_string().into())
+    (value.as_i64().map(Json::from))
+        .or_else(|| value.as_str().map(Json::from))
+        .unwrap_or_else(|| value.to_string().into())
 }
 
 fn call_json(call: AtenOp<'_>) -> Json {
@@ -61,7 +72,8 @@ fn call_json(call: AtenOp<'_>) -> Json {
 }
 
 fn node_json(node: NodeOp<'_>, run: RunOp<'_>) -> Json {
-    let bytes = |values: Vec<Value<'_>>| values.into_iter().map(|value| value.ty().bytes()).collect::<Vec<_>>();
+    let bytes =
+        |values: Vec<Value<'_>>| values.into_iter().map(|value| value.ty().bytes()).collect::<Vec<_>>();
     json!({
         "name": node.symbol(),
         "path": node.calls().last().map(|call| call.module_path()),

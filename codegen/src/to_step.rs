@@ -9,7 +9,8 @@ use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, RunOp, StepOp};
 use rk_dialect::{Attr, Op, Stage, Value};
 use rk_step::{
-    Arg, Call, Constant, Data, Instr, NodeId, Output, OutputRole, Plan, Program, Role, Run, Slot, Source, Step,
+    Arg, Call, Constant, Data, Instr, NodeId, Output, OutputRole, Plan, Program, Role, Run, Slot, Source,
+    Step,
 };
 
 use crate::body;
@@ -20,7 +21,8 @@ use crate::body;
 /// A stage before `simplified`, or what a step file cannot hold, at the op.
 pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<'c>> {
     if !(Stage::Simplified..=Stage::Scheduled).contains(&step.stage()) {
-        let message = format!("a step at stage {} cannot be executed; run --rematerialize first", step.stage());
+        let message =
+            format!("a step at stage {} cannot be executed; run --rematerialize first", step.stage());
         return Err(Diagnostic::error(step.op().location(), message));
     }
     let mut translation = Translation::default();
@@ -43,7 +45,8 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
         name: step.result_name(index).map_or_else(|| index.to_string(), str::to_owned),
     });
     let text = |name: &str| module.get(name).and_then(Attr::as_str);
-    let alignment = module.get("rk.alignment").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
+    let alignment =
+        module.get("rk.alignment").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
     let mut made = Step {
         name: step.symbol().to_owned(),
         source: source(module),
@@ -81,7 +84,8 @@ impl<'c> Translation<'c> {
         let mut args = Vec::new();
         for (index, value) in step.arguments().into_iter().enumerate() {
             self.slot(value);
-            let aliases = step.argument_attr(index, "rk.aliases").and_then(Attr::as_array).unwrap_or_default();
+            let aliases =
+                step.argument_attr(index, "rk.aliases").and_then(Attr::as_array).unwrap_or_default();
             args.push(Arg {
                 name: step.argument_name(index).map_or_else(|| format!("argument{index}"), str::to_owned),
                 aliases: aliases.into_iter().filter_map(Attr::as_str).map(str::to_owned).collect(),
@@ -180,7 +184,11 @@ fn source(module: Op<'_>) -> Option<Source> {
         archive: text("archive")?,
         sha256: text("sha256")?,
         loss: text("loss").unwrap_or_else(|| "sum".to_owned()),
-        seed: source.entry("seed").and_then(Attr::as_i64).and_then(|seed| u64::try_from(seed).ok()).unwrap_or(0),
+        seed: source
+            .entry("seed")
+            .and_then(Attr::as_i64)
+            .and_then(|seed| u64::try_from(seed).ok())
+            .unwrap_or(0),
         inputs: inputs.into_iter().filter_map(Attr::as_str).map(str::to_owned).collect(),
         inputs_file: text("inputs_file"),
     })

@@ -50,6 +50,7 @@ unsafe extern "C" {
     pub fn rkGeneratorGet(context: MlirContext) -> MlirType;
     pub fn rkGeneratorIs(ty: MlirType) -> bool;
     pub fn rkLookupSymbol(from: MlirOperation, name: MlirStringRef) -> MlirOperation;
+    pub fn rkParseModule(context: MlirContext, source: MlirStringRef, name: MlirStringRef) -> MlirModule;
     pub fn rkIsTriviallyDead(op: MlirOperation) -> bool;
     fn rkEmit(
         location: MlirLocation,
@@ -124,8 +125,9 @@ pub(crate) fn emit_remark(location: Location<'_>, remark: &Remark<'_>) {
 }
 
 /// Arguments of this process as C wants them, kept for ever: LLVM's command-line library holds on to them.
-fn arguments() -> (c_int, *mut *mut c_char) {
-    let mut pointers: Vec<*mut c_char> = std::env::args_os()
+fn arguments(command: impl IntoIterator<Item = std::ffi::OsString>) -> (c_int, *mut *mut c_char) {
+    let mut pointers: Vec<*mut c_char> = command
+        .into_iter()
         .map(|argument| {
             use std::os::unix::ffi::OsStringExt;
             // An argument of a Unix process has no NUL inside.
@@ -137,18 +139,18 @@ fn arguments() -> (c_int, *mut *mut c_char) {
     (count, Box::leak(pointers.into_boxed_slice()).as_mut_ptr())
 }
 
-/// Runs `rk-opt` on the arguments of this process. The passes must be registered before. Returns the exit code.
+/// Runs `rk-opt` on a command line, the program's name first. The passes must be registered before. Returns the exit code.
 /// `version` is the line that `--version` adds.
-pub fn opt_main(version: &str) -> i32 {
+pub fn opt_main(command: impl IntoIterator<Item = std::ffi::OsString>, version: &str) -> i32 {
     let version = CString::new(version).unwrap_or_default().into_raw();
-    let (count, pointers) = arguments();
+    let (count, pointers) = arguments(command);
     // SAFETY: both live for ever.
     unsafe { rkOptMain(count, pointers, version) }
 }
 
 /// Runs `rk-lsp-server` on the arguments of this process. Returns the exit code.
 pub fn lsp_server_main() -> i32 {
-    let (count, pointers) = arguments();
+    let (count, pointers) = arguments(std::env::args_os());
     // SAFETY: they live for ever.
     unsafe { rkLspServerMain(count, pointers) }
 }

@@ -31,7 +31,7 @@ func.func @copy_within(%x: tensor<2x3xf32>) -> tensor<2x3xf32> attributes {rk.st
 
 // Running statistics can be left out on a second run, so they become effects; the same operator in evaluation writes nothing.
 // CHECK-LABEL: func.func @batch_norm
-// CHECK:         rk.aten "aten.native_batch_norm.default"({{.*}}, true, 0.1, 1.000000e-05) effects(1, 2)
+// CHECK:         rk.aten "aten.native_batch_norm.default"({{.*}}, true, 0.1, 1.0e-5) effects(1, 2)
 func.func @batch_norm(%x: tensor<4x2x3xf32>, %mean: tensor<2xf32> {rk.role = "buffer", rk.name = "bn.running_mean"},
                       %var: tensor<2xf32> {rk.role = "buffer", rk.name = "bn.running_var"})
     -> tensor<4x2x3xf32> attributes {rk.stage = #rk.stage<raw>} {

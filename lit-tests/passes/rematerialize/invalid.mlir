@@ -28,13 +28,13 @@ rk.node @norm cost <1000 ns, workspace 0 B> {
   %y = rk.aten "aten.tanh.default"(%x) : (tensor<32x32xf32>) -> tensor<32x32xf32>
   rk.yield %y : tensor<32x32xf32>
 }
+// expected-error @below {{no schedule of 'step' fits 8.00 KiB; the smallest feasible budget found is 12.00 KiB (12288 bytes), and nothing below 12.00 KiB can work}}
+// expected-note @below {{'up' holds the peak: while it runs, 'up' (8.00 KiB), 'norm' (4.00 KiB) must be in memory}}
 rk.node @up cost <1000 ns, workspace 0 B> {
 ^bb0(%x: tensor<32x32xf32>):
   %y = rk.aten "aten.cat.default"([%x, %x], 0) : (tensor<32x32xf32>, tensor<32x32xf32>) -> tensor<64x32xf32>
   rk.yield %y : tensor<64x32xf32>
 }
-// expected-error @below {{no schedule of 'step' fits 8.00 KiB; the smallest feasible budget found is 12.00 KiB (12288 bytes), and nothing below 12.00 KiB can work}}
-// expected-note @below {{'down' holds the peak}}
 rk.node @down cost <1000 ns, workspace 0 B> {
 ^bb0(%x: tensor<64x32xf32>):
   %y = rk.aten "aten.max_pool1d.default"(%x, [2], [2], [0], [1], false) : (tensor<64x32xf32>) -> tensor<32x32xf32>

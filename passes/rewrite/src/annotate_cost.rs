@@ -50,7 +50,10 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         }
     }
     if estimated || module.get("rk.cost_model").is_none() {
-        module.set("rk.cost_model", Attr::string(cx.context(), if estimated { "roofline" } else { "measured" }));
+        module.set(
+            "rk.cost_model",
+            Attr::string(cx.context(), if estimated { "roofline" } else { "measured" }),
+        );
     }
     steps.into_iter().for_each(|step| step.set_stage(Stage::Costed));
     Ok(())
@@ -71,7 +74,10 @@ fn node_cost(node: NodeOp<'_>, alignment: u64) -> (Cost, bool) {
         let own = known.unwrap_or_else(|| roofline(call));
         let fresh = call.op().results().into_iter().zip(call.aliases()).filter(|(_, base)| base.is_none());
         let stays = fresh.filter(|(value, _)| !yielded.contains(value));
-        inside += stays.filter_map(|(value, _)| value.ty().bytes()).map(|b| b.next_multiple_of(alignment)).sum::<u64>();
+        inside += stays
+            .filter_map(|(value, _)| value.ty().bytes())
+            .map(|b| b.next_multiple_of(alignment))
+            .sum::<u64>();
         cost.time = cost.time.saturating_add(own.time);
         cost.workspace = cost.workspace.max(inside.saturating_add(own.workspace));
     }
@@ -99,7 +105,8 @@ pub fn roofline(call: AtenOp<'_>) -> Cost {
     let largest = operands.iter().chain(&results).map(|(_, shape)| elements(shape)).max().unwrap_or(0);
     let flops = match call.operator_parts().map(|(_, name, _)| name) {
         Some("mm" | "bmm" | "addmm" | "baddbmm") => {
-            let inner = operands.iter().rev().nth(1).and_then(|(_, shape)| shape.last()).copied().unwrap_or(1);
+            let inner =
+                operands.iter().rev().nth(1).and_then(|(_, shape)| shape.last()).copied().unwrap_or(1);
             2 * results.first().map_or(0, |(_, shape)| elements(shape)).saturating_mul(inner.unsigned_abs())
         }
         Some("convolution" | "_convolution" | "convolution_backward") => {

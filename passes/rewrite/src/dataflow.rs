@@ -184,7 +184,8 @@ impl<'a, 'c> Rewriter<'a, 'c> {
             [] => self.keep(call, at),
             [root] => self.write(call, root, at)?,
             _ => {
-                let message = format!("'{}' writes to two values at once, which rk cannot express", call.operator());
+                let message =
+                    format!("'{}' writes to two values at once, which rk cannot express", call.operator());
                 return Err(Diagnostic::error(call.op().location(), message).into());
             }
         }
@@ -204,7 +205,8 @@ impl<'a, 'c> Rewriter<'a, 'c> {
         for (result, base) in call.aliases().into_iter().enumerate() {
             let Some(raw) = call.op().result(result) else { continue };
             let value = made.and_then(|made| made.op().result(result));
-            let base = base.and_then(|base| Some((base, self.places.get(&call.op().operand(base)?)?.clone())));
+            let base =
+                base.and_then(|base| Some((base, self.places.get(&call.op().operand(base)?)?.clone())));
             let Some((base, mut place)) = base else {
                 if let Some(value) = value {
                     self.add_root(raw, value, false);
@@ -265,8 +267,11 @@ impl<'a, 'c> Rewriter<'a, 'c> {
                 }
                 None if raw.is_unused() => {}
                 None => {
-                    let message =
-                        format!("'{}' both writes to '{}' and makes a new value", call.operator(), names::of(raw));
+                    let message = format!(
+                        "'{}' both writes to '{}' and makes a new value",
+                        call.operator(),
+                        names::of(raw)
+                    );
                     return Err(Diagnostic::error(location, message).into());
                 }
             }

@@ -69,7 +69,8 @@ mod tests {
         ];
         nodes.iter().for_each(|&(path, _, backward)| names.announce(path, backward));
         names.reserve("sum");
-        let given: Vec<_> = nodes.iter().map(|&(path, op, backward)| names.name(path, op, backward)).collect();
+        let given: Vec<_> =
+            nodes.iter().map(|&(path, op, backward)| names.name(path, op, backward)).collect();
         assert_eq!(given, ["conv1", "bn1.add_", "bn1.native_batch_norm", "sum_1", "sum_2", "conv1.backward"]);
     }
 }

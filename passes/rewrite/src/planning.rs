@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, AtenOp, DropOp, NodeOp, RunOp, StepOp};
 use rk_dialect::{Op, Value, types};
-use rk_plan::{Bytes, Graph, GraphBuilder, Kind, NodeId, NodeSpec, OutputSpec, Schedule, Step, Time, ValueId};
+use rk_plan::{
+    Bytes, Graph, GraphBuilder, Kind, NodeId, NodeSpec, OutputSpec, Schedule, Step, Time, ValueId,
+};
 
 use crate::views;
 
@@ -47,19 +49,14 @@ impl<'c> Problem<'c> {
         }
         // Nodes of other steps in the same module do not belong to this problem.
         let runs: Vec<RunOp<'c>> = first.into_iter().flatten().collect();
-        let order: HashMap<&str, usize> = runs.iter().enumerate().map(|(at, run)| (run.symbol(), at)).collect();
+        let order: HashMap<&str, usize> =
+            runs.iter().enumerate().map(|(at, run)| (run.symbol(), at)).collect();
         let places: BTreeMap<&'c str, (usize, NodeOp<'c>)> = places
             .into_iter()
             .filter_map(|(symbol, (_, node))| Some((symbol, (*order.get(symbol)?, node))))
             .collect();
         let nodes: Vec<NodeOp<'c>> = runs.iter().map(|run| places[run.symbol()].1).collect();
-        let mut problem = Problem {
-            graph: placeholder(),
-            nodes,
-            runs,
-            values: HashMap::new(),
-            places,
-        };
+        let mut problem = Problem { graph: placeholder(), nodes, runs, values: HashMap::new(), places };
         problem.graph = problem.build(step, module)?;
         Ok(problem)
     }
@@ -107,10 +104,15 @@ impl<'c> Problem<'c> {
                 reads,
                 outputs,
                 overwrites: over,
-                state: Bytes(if node.is_random() { types::GENERATOR_BYTES.next_multiple_of(alignment) } else { 0 }),
+                state: Bytes(if node.is_random() {
+                    types::GENERATOR_BYTES.next_multiple_of(alignment)
+                } else {
+                    0
+                }),
                 once: node.is_once() || order.stale[at],
             };
-            let refuse = |error: rk_plan::GraphError| Diagnostic::error(run.op().location(), error.to_string());
+            let refuse =
+                |error: rk_plan::GraphError| Diagnostic::error(run.op().location(), error.to_string());
             let id = builder.add(spec).map_err(refuse)?;
             for index in 0..results {
                 self.values.extend(builder.output(id, index).map(|value| ((at, index), value)));
@@ -146,7 +148,8 @@ impl<'c> Problem<'c> {
         let inputs = run.inputs();
         let body = self.nodes[at].body().map(|body| body.arguments()).unwrap_or_default();
         let outside: HashMap<Value<'c>, Value<'c>> = body.into_iter().zip(inputs.iter().copied()).collect();
-        let arguments = |value: Value<'c>| outside.get(&views::base(value)).copied().filter(|v| is_resident(*v));
+        let arguments =
+            |value: Value<'c>| outside.get(&views::base(value)).copied().filter(|v| is_resident(*v));
         let mut access = Access { reads: Vec::new(), writes: Vec::new() };
         for call in self.nodes[at].calls() {
             let written: Vec<usize> = call.writes().into_iter().chain(call.effects()).collect();
@@ -238,8 +241,11 @@ struct Order {
 impl Order {
     fn of(nodes: &[NodeOp<'_>], accesses: &[Access<'_>]) -> Self {
         let count = nodes.len();
-        let mut order =
-            Order { after: vec![Vec::new(); count], needs_token: vec![false; count], stale: vec![false; count] };
+        let mut order = Order {
+            after: vec![Vec::new(); count],
+            needs_token: vec![false; count],
+            stale: vec![false; count],
+        };
         let mut last_effect = None;
         let mut readers: HashMap<Value<'_>, Vec<usize>> = HashMap::new();
         let mut writer: HashMap<Value<'_>, usize> = HashMap::new();

@@ -48,14 +48,22 @@ pub static PASS: PassSpec = PassSpec {
     argument: "rematerialize",
     description: "Makes a step fit into a budget by freeing values early and computing them again",
     options: &[
-        OptionSpec { name: "budget", default: "", help: "2GiB, 500MB, plain bytes, or 60% of the peak without" },
+        OptionSpec {
+            name: "budget",
+            default: "",
+            help: "2GiB, 500MB, plain bytes, or 60% of the peak without",
+        },
         OptionSpec {
             name: "scope",
             default: "activations",
             help: "what the budget counts: activations, or total (with parameters, buffers, inputs, gradients)",
         },
         OptionSpec { name: "solver", default: "auto", help: "who plans; rk-plan --list-solvers names them" },
-        OptionSpec { name: "time-limit", default: "10s", help: "planning time after which the best plan counts" },
+        OptionSpec {
+            name: "time-limit",
+            default: "10s",
+            help: "planning time after which the best plan counts",
+        },
         OptionSpec { name: "seed", default: "0", help: "the same seed gives the same plan" },
         OptionSpec { name: "threads", default: "1", help: "threads that the solver may use" },
     ],
@@ -153,7 +161,10 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         ("rk.base_time", number(base.time.0)),
         ("rk.lower_bound", number(bound.0)),
         ("rk.bound_kind", Attr::string(ctx, bound_kind(&outcome))),
-        ("rk.status", Attr::string(ctx, if outcome.status == Status::Optimal { "optimal" } else { "feasible" })),
+        (
+            "rk.status",
+            Attr::string(ctx, if outcome.status == Status::Optimal { "optimal" } else { "feasible" }),
+        ),
         ("rk.solver", Attr::string(ctx, plan.solver.name())),
     ];
     attributes.into_iter().for_each(|(name, value)| step.op().set(name, value));
@@ -250,7 +261,8 @@ fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
                 runs_left[node.index()] -= 1;
                 let last = runs_left[node.index()] == 0;
                 let first = problem.runs[node.index()];
-                let made = place_run(problem, node, again, overwrite, last, &now, states.get(&node).copied(), end);
+                let made =
+                    place_run(problem, node, again, overwrite, last, &now, states.get(&node).copied(), end);
                 for (index, value) in made.outputs().into_iter().enumerate() {
                     now.extend(problem.result(node, index).map(|id| (id, value)));
                 }
@@ -268,7 +280,8 @@ fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
             }
         }
     }
-    let renew = |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
+    let renew =
+        |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
     let (views, gone): (Vec<Op<'c>>, Vec<Op<'c>>) = old
         .into_iter()
         .filter(|op| ops::ConstantOp::of(*op).is_none() && *op != end)
@@ -295,7 +308,8 @@ fn place_run<'c>(
     end: Op<'c>,
 ) -> RunOp<'c> {
     let (first, about) = (problem.runs[node.index()], problem.nodes[node.index()]);
-    let renew = |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
+    let renew =
+        |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
     let mut operands: Vec<_> = first.inputs().into_iter().map(renew).collect();
     let mut results: Vec<Type<'c>> = first.outputs().into_iter().map(Value::ty).collect();
     if about.is_random() {

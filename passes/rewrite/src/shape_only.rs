@@ -31,7 +31,9 @@ pub fn without_shape_operands(call: &mut AtenCall<'_>, device: &str) {
         ("aten.zeros_like.default" | "aten.new_zeros.default", _) if contiguous => {
             ("aten.zeros.default", vec![size])
         }
-        ("aten.ones_like.default" | "aten.new_ones.default", _) if contiguous => ("aten.ones.default", vec![size]),
+        ("aten.ones_like.default" | "aten.new_ones.default", _) if contiguous => {
+            ("aten.ones.default", vec![size])
+        }
         ("aten.full_like.default" | "aten.new_full.default", Some(fill)) if contiguous => {
             ("aten.full.default", vec![size, fill.clone()])
         }

@@ -173,8 +173,11 @@ fn node<'c>(
     let kept: Vec<usize> = (0..op.result_count())
         .filter(|&index| op.result(index).is_some_and(|value| !value.is_unused() && !value.ty().is_none()))
         .collect();
-    if let Some(&view) = kept.iter().find(|&&index| AtenOp::of(op).is_some_and(|call| call.base_of(index).is_some())) {
-        let message = format!("result {view} of '{}' shares storage with an operand, others do not", call.operator());
+    if let Some(&view) =
+        kept.iter().find(|&&index| AtenOp::of(op).is_some_and(|call| call.base_of(index).is_some()))
+    {
+        let message =
+            format!("result {view} of '{}' shares storage with an operand, others do not", call.operator());
         return Err(Diagnostic::error(op.location(), message).into());
     }
     let outputs: Vec<_> = kept.iter().map(|&index| yielded[index]).collect();

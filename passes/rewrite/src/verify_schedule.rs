@@ -30,12 +30,13 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         cx.at(step.op());
         let problem = Problem::of(step, cx.module())?;
         let schedule = problem.schedule_of(step)?;
-        let budget = step.op().get("rk.budget").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
-        let trace = judge_schedule(&problem.graph, &schedule, budget.map(Bytes)).map_err(|illegal| {
-            Diagnostic::error(step.op().location(), illegal.describe(&problem.graph))
-        })?;
+        let budget =
+            step.op().get("rk.budget").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
+        let trace = judge_schedule(&problem.graph, &schedule, budget.map(Bytes))
+            .map_err(|illegal| Diagnostic::error(step.op().location(), illegal.describe(&problem.graph)))?;
         let again = schedule.0.iter().filter(|line| matches!(line, Step::Run { again: true, .. })).count();
-        let limit = budget.map_or("no budget".to_owned(), |bytes| format!("budget {}", readable(Bytes(bytes))));
+        let limit =
+            budget.map_or("no budget".to_owned(), |bytes| format!("budget {}", readable(Bytes(bytes))));
         let message = format!(
             "'{}' is legal: peak {}, {limit}, {} runs, {again} of them again",
             step.symbol(),

@@ -75,7 +75,11 @@ fn values_only(step: StepOp<'_>) -> Result<(), Diagnostic<'_>> {
         let written = call.writes().into_iter().filter_map(|index| call.op().operand(index));
         if let Some(value) = written.map(views::base).find(|base| !resident.contains(base)) {
             let name = rk_dialect::names::of(value);
-            return Err(refuse(step, call.op(), &format!("overwrites '{name}', which is not state of the model")));
+            return Err(refuse(
+                step,
+                call.op(),
+                &format!("overwrites '{name}', which is not state of the model"),
+            ));
         }
         if call.operator() == "aten.detach.default" {
             return Err(refuse(step, call.op(), "only renames a value"));

@@ -17,7 +17,8 @@ pub fn view_of(value: Value<'_>) -> Option<AtenOp<'_>> {
 pub fn base(value: Value<'_>) -> Value<'_> {
     let mut base = value;
     while let Some((op, result)) = base.producer() {
-        let Some(up) = AtenOp::of(op).filter(|call| call.is_view()).and_then(|call| call.base_of(result)) else {
+        let Some(up) = AtenOp::of(op).filter(|call| call.is_view()).and_then(|call| call.base_of(result))
+        else {
             break;
         };
         base = up;
@@ -36,7 +37,11 @@ pub fn roots<'c>(value: Value<'c>, into: &mut Vec<Value<'c>>) {
 
 /// Builds the chain of views of `value` at the end of `body`, where `known` holds what values are called there: roots to
 /// begin with, and every view once it is built.
-pub fn rebuild<'c>(value: Value<'c>, known: &mut HashMap<Value<'c>, Value<'c>>, body: Block<'c>) -> Value<'c> {
+pub fn rebuild<'c>(
+    value: Value<'c>,
+    known: &mut HashMap<Value<'c>, Value<'c>>,
+    body: Block<'c>,
+) -> Value<'c> {
     if let Some(&inside) = known.get(&value) {
         return inside;
     }

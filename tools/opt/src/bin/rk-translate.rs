@@ -4,6 +4,7 @@
 //! translated (wrong stage, no step), 6 the output cannot be written. A file is written whole or not at all.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -105,7 +106,9 @@ fn write(path: Option<&Path>, text: &str) -> Result<(), Refusal> {
         };
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let whole = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+    // As a plain open would make it: the umask takes away what it must.
+    let mode = std::fs::Permissions::from_mode(0o666);
+    let whole = tempfile::Builder::new().permissions(mode).tempfile_in(folder).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.persist(path).map_err(|error| error.error)
     });
