@@ -8,8 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use rk_plan::{Bytes, Graph, NodeId, Time, ValueId, working_set};
+use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
+use crate::chain::chain;
 use crate::cut::{Choice, Cut, Cutter};
 use crate::knapsack::{self, Limits};
 use crate::request::BoundKind;
@@ -59,6 +60,8 @@ pub struct Bound {
     pub proof: Proof,
     /// Starts, best bound first.
     pub starts: Vec<HeldSet>,
+    /// Legal sequences that play a chain out; they may exceed the budget.
+    pub sequences: Vec<Sequence>,
 }
 
 impl Bound {
@@ -73,6 +76,9 @@ const EXACT: usize = 4;
 /// Subproblems per exact cut before it is left with what is proven.
 const SUBPROBLEMS: u64 = 200_000;
 
+/// Beyond this, CBC has not been seen to finish in useful time.
+pub const CHAINED: usize = 1200;
+
 /// The best order-free bound that can be had in a time. The clock only stops.
 pub fn order_free(graph: &Graph, budget: Bytes, time: Duration) -> Bound {
     order_free_below(graph, budget, None, time)
@@ -84,8 +90,14 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
     let deadline = start.checked_add(time);
     let total = graph.total_time();
     let (least, holder) = working_set(graph);
-    let once =
-        |node, proof| Bound { time: total, kind: BoundKind::OrderFree, node, proof, starts: Vec::new() };
+    let once = |node, proof| Bound {
+        time: total,
+        kind: BoundKind::OrderFree,
+        node,
+        proof,
+        starts: Vec::new(),
+        sequences: Vec::new(),
+    };
     if budget < least {
         return once(holder, Proof::WorkingSet);
     }
@@ -111,6 +123,21 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
         bound.starts.extend(solved.best.map(|best| held_set(graph, &cut, &best)));
     }
     bound
+}
+
+/// Raises a bound of [`order_free_below`] by a chain of cuts, if a plan is known and a gap is left.
+///
+/// Costs seconds rather than milliseconds, and a child process; graphs of more than [`CHAINED`] nodes are left alone.
+pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bound, time: Duration) {
+    let cut = matches!(bound.proof, Proof::CutExact | Proof::CutRelaxed);
+    if !cut || graph.len() > CHAINED || bound.time >= known {
+        return;
+    }
+    let chain = chain(graph, budget, bound.node, Some(known), time);
+    bound.sequences.extend(chain.start);
+    if chain.time > bound.time {
+        (bound.time, bound.proof) = (chain.time, Proof::Chain(chain.cuts.len()));
+    }
 }
 
 impl Bound {

@@ -115,7 +115,8 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    fn precede(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    /// The nodes that must have run when this one does.
+    pub(crate) fn precede(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let reads = self.graph.node(node).reads.iter().map(|&value| self.graph.value(value).producer);
         reads.chain(self.effect_before[node.index()])
     }
@@ -135,6 +136,11 @@ impl<'a> Cutter<'a> {
             let after = self.precede(id).any(|node| node == at || self.after[node.index()]);
             self.after[id.index()] = after;
         }
+    }
+
+    /// Asks for *before* and *after* of a node, without its cut problem.
+    pub fn look_at(&mut self, at: NodeId) {
+        self.split(at);
     }
 
     /// Whether a node is *before* the cut last asked for.

@@ -114,7 +114,7 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
         frontier::Found::Wide => {}
     }
     let mut fixed = vec![Fixed::Free; cut.nodes.len()];
-    search.fix_by_price(&mut network, &mut fixed, root.price);
+    fixed_by_price(cut, &mut network, &mut fixed, root.price, search.goal);
     open.push(Open { bound, order: 0, price: root.price, fixed });
     let mut nodes = 1;
     while let Some(top) = open.peek() {
@@ -197,18 +197,6 @@ impl Search<'_> {
         cut.choose(again).filter(|lighter| lighter.bytes <= cut.room).unwrap_or_else(|| choice.clone())
     }
 
-    /// Fixes every node whose other side costs too much at this price.
-    fn fix_by_price(&self, network: &mut Network, fixed: &mut [Fixed], price: Price) {
-        let Some((_, choice)) = network.evaluate(self.cut, fixed, price) else { return };
-        for node in (0..fixed.len()).filter(|&node| !self.cut.nodes[node].barred) {
-            let (same, other) =
-                if choice.again[node] { (Fixed::Again, Fixed::Never) } else { (Fixed::Never, Fixed::Again) };
-            fixed[node] = other;
-            let bound = network.evaluate(self.cut, fixed, price).map(|(bound, _)| bound);
-            fixed[node] = if bound.is_none_or(|bound| bound >= self.goal) { same } else { Fixed::Free };
-        }
-    }
-
     /// Probes, and splits where both sides rise most.
     fn branch(
         &mut self,
@@ -265,5 +253,17 @@ impl Search<'_> {
             Open { bound: bound.max(least), order: self.order, price, fixed }
         });
         children.into()
+    }
+}
+
+/// Fixes every node whose other side brings the bound at this price to `goal`: no solution below `goal` takes it.
+pub(crate) fn fixed_by_price(cut: &Cut, network: &mut Network, fixed: &mut [Fixed], price: Price, goal: u64) {
+    let Some((_, choice)) = network.evaluate(cut, fixed, price) else { return };
+    for node in (0..fixed.len()).filter(|&node| !cut.nodes[node].barred) {
+        let (same, other) =
+            if choice.again[node] { (Fixed::Again, Fixed::Never) } else { (Fixed::Never, Fixed::Again) };
+        fixed[node] = other;
+        let bound = network.evaluate(cut, fixed, price).map(|(bound, _)| bound);
+        fixed[node] = if bound.is_none_or(|bound| bound >= goal) { same } else { Fixed::Free };
     }
 }

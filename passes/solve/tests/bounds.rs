@@ -7,8 +7,9 @@ use std::time::Duration;
 use oracle::{optimum, random_graph};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rk_plan::{Bytes, Graph, base_trace, working_set};
-use rk_solve::bounds::{Proof, order_free};
+use rk_plan::{Bytes, Graph, Time, base_trace, judge, working_set};
+use rk_solve::bounds::{Proof, order_free, raise_by_chain};
+use rk_solve::chain::chain;
 use rk_solve::cut::Cutter;
 use rk_solve::knapsack::{self, Limits};
 use rk_solve::milp::{End, Options};
@@ -80,4 +81,34 @@ fn three_exact_solvers_of_the_cut_problem_agree() {
         }
     }
     assert!(compared > 5, "{compared}");
+}
+
+#[test]
+fn no_schedule_beats_a_chain_of_cuts() {
+    let (mut cells, mut raised, mut tight) = (0, 0, 0);
+    for seed in 2000..2500 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let graph = random_graph(&mut rng, 7);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budget = Bytes((2 * least + most) / 3);
+        let Some(best) = optimum(&graph, budget).filter(|&best| best > graph.total_time().0) else {
+            continue;
+        };
+        let time = Duration::from_secs(30);
+        let mut bound = order_free(&graph, budget, time);
+        let single = bound.time;
+        // A plan that is not the best leaves the solver something to do; the best one must still be proven.
+        for known in [Time(best + 3), Time(best)] {
+            raise_by_chain(&graph, budget, known, &mut bound, time);
+            assert!(bound.time.0 <= best, "seed {seed}: {} > {best} by {:?}", bound.time.0, bound.proof);
+            bound.sequences.iter().for_each(|sequence| assert!(judge(&graph, sequence).is_ok()));
+        }
+        let without_plan = chain(&graph, budget, bound.node, None, time);
+        assert!(without_plan.time.0 <= best, "seed {seed}: {} > {best}", without_plan.time.0);
+        cells += 1;
+        raised += usize::from(bound.time > single);
+        tight += usize::from(bound.time.0 == best);
+    }
+    eprintln!("{cells} cells, raised by the chain in {raised}, tight in {tight}");
+    assert!(raised > 0 && tight * 3 > cells * 2, "{raised} raised, {tight} tight of {cells}");
 }
