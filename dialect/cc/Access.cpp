@@ -6,6 +6,7 @@
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Support.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Parser/Parser.h"
 
 using namespace mlir;
 
@@ -66,6 +67,10 @@ MlirOperation rkLookupSymbol(MlirOperation from, MlirStringRef name) {
 }
 
 bool rkIsTriviallyDead(MlirOperation op) { return isOpTriviallyDead(unwrap(op)); }
+
+MlirModule rkParseModule(MlirContext context, MlirStringRef source, MlirStringRef name) {
+  return wrap(parseSourceString<ModuleOp>(unwrap(source), unwrap(context), unwrap(name)).release());
+}
 
 void rkEmit(MlirLocation location, uint32_t severity, MlirStringRef message, intptr_t count,
             const MlirLocation *noteLocations, const MlirStringRef *noteMessages) {

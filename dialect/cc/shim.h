@@ -51,6 +51,10 @@ MlirOperation rkLookupSymbol(MlirOperation from, MlirStringRef name);
 /// Whether MLIR would erase the op: unused, and without an effect that matters.
 bool rkIsTriviallyDead(MlirOperation op);
 
+/// Parses and verifies text or bytecode as a module, which is made around the ops when the source has none. `name` is the
+/// file name in messages. Null after errors were reported.
+MlirModule rkParseModule(MlirContext context, MlirStringRef source, MlirStringRef name);
+
 //===- Diagnostics (Access.cpp) -----------------------------------------------------------------------------------===//
 
 /// Emits a diagnostic with notes. Severity: 0 error, 1 warning, 2 remark.

@@ -1,5 +1,6 @@
 //! Attributes and types, as MLIR has them. Those of rk have readers in [`crate::attrs`] and [`crate::types`].
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use mlir_sys::*;
@@ -100,6 +101,18 @@ impl<'c> Attr<'c> {
     /// `dense<...>` of a tensor type from its elements in memory order (row-major, native endian; `i1` one byte each).
     /// `None` when the number of bytes does not fit the type.
     pub fn dense(ty: Type<'c>, bytes: &[u8]) -> Option<Self> {
+        let shape = ty.shape()?;
+        let element = ty.element()?;
+        let count = usize::try_from(shape.iter().product::<i64>()).ok()?;
+        if count.checked_mul(usize::try_from(element.element_bytes()?).ok()?)? != bytes.len() {
+            return None;
+        }
+        if element.integer_width() == Some(1) {
+            // MLIR packs booleans into bits, whose layout differs between its versions.
+            let values: Vec<i32> = bytes.iter().map(|&byte| i32::from(byte != 0)).collect();
+            let count = values.len() as isize;
+            return Self::from_nullable(unsafe { mlirDenseElementsAttrBoolGet(ty.raw, count, values.as_ptr()) });
+        }
         Self::from_nullable(unsafe {
             mlirDenseElementsAttrRawBufferGet(ty.raw, bytes.len(), bytes.as_ptr().cast())
         })
@@ -213,20 +226,26 @@ impl<'c> Attr<'c> {
             let ty = self.ty();
             let count = if splat { 1 } else { ty.shape()?.iter().product::<i64>() };
             let count = usize::try_from(count).ok()?;
-            let element = usize::try_from(ty.element()?.element_bytes()?).ok()?;
+            let element = ty.element()?;
+            if element.integer_width() == Some(1) {
+                let at = |index| u8::from(mlirDenseElementsAttrGetBoolValue(self.raw, index as isize));
+                return Some(DenseBytes { splat, bytes: (0..count).map(at).collect() });
+            }
+            let element = usize::try_from(element.element_bytes()?).ok()?;
             let data = mlirDenseElementsAttrGetRawData(self.raw).cast::<u8>();
-            Some(DenseBytes { splat, bytes: std::slice::from_raw_parts(data, count * element) })
+            let bytes = std::slice::from_raw_parts(data, count * element);
+            Some(DenseBytes { splat, bytes: Cow::Borrowed(bytes) })
         }
     }
 }
 
 /// The elements of a constant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenseBytes<'c> {
     /// Whether one element stands for all.
     pub splat: bool,
-    /// The elements, row-major, native endian.
-    pub bytes: &'c [u8],
+    /// The elements, row-major, native endian; booleans one byte each.
+    pub bytes: Cow<'c, [u8]>,
 }
 
 impl std::fmt::Display for Attr<'_> {

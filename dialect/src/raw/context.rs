@@ -51,13 +51,7 @@ impl Context {
     /// # Errors
     /// What MLIR reported, in order; never empty.
     pub fn parse(&self, source: &str, name: &str) -> Result<Module<'_>, Vec<Reported>> {
-        // A C string for the buffer: MLIR wants its terminator.
-        let source = format!("{source}\0");
-        let (op, reported) = self.reporting(|| {
-            // SAFETY: the view excludes the terminator, which stays behind it.
-            unsafe { mlirOperationCreateParse(self.raw, view(&source[..source.len() - 1]), view(name)) }
-        });
-        self.owned_module(op, reported, name)
+        self.parse_bytes(source.as_bytes(), name)
     }
 
     /// Parses and verifies a file, text or bytecode.
@@ -67,37 +61,23 @@ impl Context {
     pub fn parse_file(&self, path: &Path) -> Result<Module<'_>, Vec<Reported>> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| vec![Reported::error(&name, &error.to_string())])?;
-        let mut terminated = bytes;
-        terminated.push(0);
-        let length = terminated.len() - 1;
-        let (op, reported) = self.reporting(|| {
-            let source = MlirStringRef { data: terminated.as_ptr().cast(), length };
-            // SAFETY: as in `parse`.
-            unsafe { mlirOperationCreateParse(self.raw, source, view(&name)) }
-        });
-        self.owned_module(op, reported, &name)
+        self.parse_bytes(&bytes, &name)
     }
 
-    fn owned_module(
-        &self,
-        op: MlirOperation,
-        mut reported: Vec<Reported>,
-        name: &str,
-    ) -> Result<Module<'_>, Vec<Reported>> {
-        if op.ptr.is_null() {
-            if !reported.iter().any(|one| one.severity == Severity::Error) {
-                reported.push(Reported::error(name, "not an MLIR file"));
-            }
-            return Err(reported);
+    fn parse_bytes(&self, source: &[u8], name: &str) -> Result<Module<'_>, Vec<Reported>> {
+        // MLIR reads the terminator behind the text that it is given.
+        let terminated = [source, b"\0"].concat();
+        let view_of_source = MlirStringRef { data: terminated.as_ptr().cast(), length: source.len() };
+        // SAFETY: the text lives during the call; the module is owned by the result.
+        let (raw, mut reported) =
+            self.reporting(|| unsafe { shim::rkParseModule(self.raw, view_of_source, view(name)) });
+        if !raw.ptr.is_null() {
+            return Ok(Module { raw, context: PhantomData });
         }
-        // SAFETY: the op was just made and has no other owner.
-        let raw = unsafe { mlirModuleFromOperation(op) };
-        if raw.ptr.is_null() {
-            // SAFETY: as above.
-            unsafe { mlirOperationDestroy(op) };
-            return Err(vec![Reported::error(name, "the top-level op is not a builtin.module")]);
+        if !reported.iter().any(|one| one.severity == Severity::Error) {
+            reported.push(Reported::error(name, "not an MLIR file"));
         }
-        Ok(Module { raw, context: PhantomData })
+        Err(reported)
     }
 
     /// Runs `work` and returns, with its result, everything that MLIR reported meanwhile (instead of printing it).
