@@ -13,9 +13,12 @@ use std::time::Duration;
 
 use rk_plan::{Bytes, Time};
 
+use crate::anneal::Annealing;
 use crate::bounds::{Bound, HeldSet, order_free_below};
 use crate::greedy as first_plan;
-use crate::order::{Annealing, list_schedules};
+use crate::model::Model;
+use crate::order::list_schedules;
+use crate::prove::prove;
 use crate::replay::replay;
 use crate::search::{Best, Search};
 use crate::solver::Solver;
@@ -66,6 +69,14 @@ pub(crate) fn portfolio(task: &mut Task) {
     tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
     if gap_is_large(task) {
         starts.extend(ordered_starts(task));
+    }
+    // A proof needs a good plan at hand, and what it plays out is a start.
+    for nodes in prove(task) {
+        let seed = task.request.seed;
+        if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, 2, &task.clock) {
+            task.offer(&best.nodes, Solver::Cut);
+            starts.push(best);
+        }
     }
     search(task, starts);
 }
@@ -132,7 +143,7 @@ fn evicted(task: &Task, set: &HeldSet) -> Vec<u32> {
     evicted.map(|value| task.model.index[value.index()]).collect()
 }
 
-/// Greedy plans from reordered graphs.
+/// Greedy plans from reordered graphs: list schedules and annealed orders, the latter with recomputation too.
 fn ordered_starts(task: &mut Task) -> Vec<Best> {
     let seed = task.request.seed;
     let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
@@ -142,14 +153,18 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     annealed.sort_by_key(|annealing| annealing.best_peak);
     annealed.truncate(4);
     let moves = 100 * task.model.len() as u64;
+    let mut found = Vec::new();
     for annealing in &mut annealed {
-        annealing.run(moves, &task.clock);
+        annealing.run(moves, false, &task.clock);
+        found.push(annealing.best.clone());
+        annealing.run(moves, true, &task.clock);
+        found.push(annealing.best.clone());
     }
-    annealed.sort_by_key(|annealing| annealing.best_peak);
-    let orders: Vec<Vec<u32>> = annealed.into_iter().map(|annealing| annealing.best).collect();
+    let peaks: Vec<i64> = annealed.iter().map(|annealing| annealing.best_peak).collect();
+    tracing::debug!(?peaks, budget = task.budget, milliseconds = task.clock.elapsed().as_millis() as u64, "annealed");
     let mut starts = Vec::new();
-    for order in &orders {
-        if let Some(best) = first_plan::greedy(&task.model, order, task.budget, seed, TRIES, &task.clock) {
+    for nodes in &found {
+        if let Some(best) = first_plan::greedy(&task.model, nodes, task.budget, seed, TRIES, &task.clock) {
             task.offer(&best.nodes, Solver::Local);
             starts.push(best);
         }
@@ -157,24 +172,47 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     starts
 }
 
+/// For graphs without a plan so far: longer and longer annealings until one is found.
+fn insist(task: &mut Task) -> Vec<Best> {
+    let mut round = 0u32;
+    while task.plan.is_none() && !task.clock.expired() {
+        let seed = task.request.seed.wrapping_add(u64::from(round));
+        let moves = (200 * task.model.len() as u64) << (round / 4).min(16);
+        let orders = list_schedules(&task.model, 10, seed, &task.clock);
+        let start = &orders[round as usize % orders.len()];
+        let mut annealing = Annealing::new(&task.model, start, task.budget, seed);
+        annealing.run(moves, false, &task.clock);
+        annealing.run(moves, true, &task.clock);
+        tracing::debug!(round, peak = annealing.best_peak, budget = task.budget, "insisting");
+        let nodes = annealing.best;
+        task.note_peak(Bytes(annealing.best_peak.unsigned_abs()));
+        if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, TRIES, &task.clock) {
+            task.offer(&best.nodes, Solver::Local);
+        }
+        round += 1;
+    }
+    task.plan.iter().map(best_of).collect()
+}
+
 /// Local search from all starts by successive halving, then from the best for as long as there is time.
-fn search(task: &mut Task, starts: Vec<Best>) {
+fn search(task: &mut Task, mut starts: Vec<Best>) {
+    if starts.is_empty() {
+        starts = insist(task);
+        task.exhausted = false;
+    }
     if task.is_settled() || starts.is_empty() {
         return;
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.goal().0;
     // Taken out, so that the searches can borrow it while the task collects what they find.
-    let model = std::mem::replace(&mut task.model, crate::model::Model::empty());
-    let mut searches: Vec<Search> = starts
-        .iter()
-        .enumerate()
-        .map(|(index, start)| Search::new(&model, &start.nodes, budget, seed + index as u64))
-        .collect();
-    let mut round = FIRST_ROUND;
-    loop {
+    let model = std::mem::replace(&mut task.model, Model::empty());
+    let mut searches: Vec<Search> =
+        starts.iter().zip(seed..).map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed)).collect();
+    let mut iterations = FIRST_ROUND;
+    for round in 0u32.. {
         for search in &mut searches {
-            search.run(round, goal, &clock);
+            search.run(iterations, goal, &clock);
             task.offer(&search.best.nodes, Solver::Local);
         }
         if task.is_settled() || clock.expired() {
@@ -182,7 +220,17 @@ fn search(task: &mut Task, starts: Vec<Best>) {
         }
         searches.sort_by_key(|search| search.best.cost);
         searches.truncate(searches.len().div_ceil(2));
-        round *= 2;
+        iterations = iterations.saturating_mul(2);
+        if gap_is_large(task) {
+            // A competitor that the moves of the local search cannot reach.
+            let seed = seed.wrapping_add(1000 + u64::from(round));
+            let mut annealing = Annealing::new(&model, &searches[0].best.nodes, budget, seed);
+            annealing.run((50 * model.len() as u64) << (round / 2).min(16), true, &clock);
+            if let Some(best) = first_plan::greedy(&model, &annealing.best, budget, seed, TRIES, &clock) {
+                task.offer(&best.nodes, Solver::Local);
+                searches.push(Search::new(&model, &best.nodes, budget, seed));
+            }
+        }
     }
     task.exhausted = false;
     task.model = model;

@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+mod anneal;
 mod auto;
 mod baseline;
 pub mod bounds;
@@ -28,6 +29,7 @@ pub mod milp;
 mod model;
 mod order;
 mod pareto;
+mod prove;
 mod repair;
 mod replay;
 mod request;

@@ -116,10 +116,10 @@ impl Options {
 
 /// The largest scaled coefficient.
 const LARGEST: i64 = 1 << 13;
-/// CBC's cutoff increment and dual tolerances, in scaled units.
-const ABSOLUTE_SLACK: f64 = 2e-5;
-/// Relative part of the same.
-const RELATIVE_SLACK: f64 = 1e-6;
+/// Twice CBC's cutoff increment, in scaled units.
+const CUTOFF_SLACK: f64 = 2e-5;
+/// Its dual tolerance: reduced costs of each column, between 0 and 1, may be off by this much; the objective relatively.
+const DUAL_SLACK: f64 = 1e-7;
 /// Extra address space of the child.
 const CHILD_BYTES: u64 = 2 << 30;
 
@@ -249,7 +249,8 @@ impl Milp {
         let (Some(&bound), Some(values)) = (numbers.get(1), numbers.get(2..)) else {
             return Answer::nothing(End::Failed);
         };
-        let bound = (bound - ABSOLUTE_SLACK - RELATIVE_SLACK * bound.abs()) * self.cost_scale();
+        let slack = CUTOFF_SLACK + DUAL_SLACK * (self.columns.len() as f64 + bound.abs());
+        let bound = (bound - slack) * self.cost_scale();
         // Casting saturates, and turns what is not a number into zero.
         let bound = if bound.abs() < 1e18 { bound.ceil().max(0.0) as u64 } else { 0 };
         let point = (!relaxed && values.len() == self.columns.len()).then(|| self.exact(values)).flatten();
