@@ -10,7 +10,7 @@
 //! | [`attrs`], [`types`] | stages, costs, ATen arguments; sizes, strides and bytes |
 //! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
 //! | [`pass`] | passes with options, and an example of one |
-//! | `verify`, `verify_ops`, `verify_attrs` | one function per law; each op by itself; attributes on functions |
+//! | `verify`, `verify_ops`, `verify_attrs` | one function per law (over `schedule`); each op by itself; attributes on functions |
 //! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
 //!
 //! **Absent here:** torch, plans, solvers. This crate knows what a legal schedule looks like, not which one is good.
@@ -27,6 +27,8 @@ mod panics;
 pub mod pass;
 #[allow(unsafe_code)]
 mod raw;
+mod schedule;
+mod step;
 pub mod types;
 mod verify;
 mod verify_attrs;

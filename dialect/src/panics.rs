@@ -21,7 +21,10 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T + UnwindSafe) -> Result<T, Stri
         panic::set_hook(Box::new(move |info| {
             if INSIDE.get() {
                 let place = info.location().map(|place| format!("{}:{}: ", place.file(), place.line()));
-                let message = info.payload_as_str().unwrap_or("no message");
+                let payload = info.payload();
+                let message = (payload.downcast_ref::<&str>().copied())
+                    .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+                    .unwrap_or("no message");
                 LAST.set(place.unwrap_or_default() + message);
             } else {
                 previous(info);

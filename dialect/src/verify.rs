@@ -15,12 +15,13 @@
 //! Not here: S7 and S8, which need addresses and numbers, and the judge in `rk-plan`, which checks all of this again on the
 //! schedule as a value.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::Diagnostic;
 use crate::names;
-use crate::ops::{self, AtenOp, ConstantOp, DropOp, NodeOp, RunOp, StepOp};
+use crate::ops::{DropOp, NodeOp, RunOp, StepOp};
 use crate::raw::{Op, Value};
+use crate::schedule::{Death, Schedule, base, is_production, is_same, user};
 
 /// Checks every law; false after an error was reported.
 pub(crate) fn schedule(step: StepOp<'_>) -> bool {
@@ -44,108 +45,6 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
 }
 
 type Verdict<'c> = Result<(), Diagnostic<'c>>;
-
-/// How the life of a value ends before the step does, and at which op.
-#[derive(Clone, Copy)]
-enum Death<'c> {
-    Dropped(Op<'c>),
-    Overwritten(Op<'c>),
-}
-
-impl<'c> Death<'c> {
-    fn op(self) -> Op<'c> {
-        match self {
-            Self::Dropped(op) | Self::Overwritten(op) => op,
-        }
-    }
-}
-
-/// A scheduled step, read once for all laws.
-struct Schedule<'c> {
-    step: StepOp<'c>,
-    ops: Vec<Op<'c>>,
-    /// Place of each op in `ops`.
-    place: HashMap<Op<'c>, usize>,
-    /// The first death of each value that has one.
-    deaths: HashMap<Value<'c>, Death<'c>>,
-    /// The nodes by symbol, with their place in the original order.
-    nodes: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
-}
-
-impl<'c> Schedule<'c> {
-    fn of(step: StepOp<'c>) -> Self {
-        let ops = step.body().ops();
-        let place = ops.iter().enumerate().map(|(place, &op)| (op, place)).collect();
-        let nodes = step.op().parent().map(ops::nodes_by_symbol).unwrap_or_default();
-        let mut schedule = Self { step, place, deaths: HashMap::new(), nodes, ops };
-        for &op in &schedule.ops {
-            if let Some(value) = DropOp::of(op).and_then(DropOp::value) {
-                schedule.deaths.entry(value).or_insert(Death::Dropped(op));
-            } else if let Some(value) = schedule.overwritten(op) {
-                schedule.deaths.entry(base(value)).or_insert(Death::Overwritten(op));
-            }
-        }
-        schedule
-    }
-
-    fn node(&self, run: RunOp<'c>) -> Option<NodeOp<'c>> {
-        self.nodes.get(run.symbol()).map(|(_, node)| *node)
-    }
-
-    /// The operand whose storage this op takes over.
-    fn overwritten(&self, op: Op<'c>) -> Option<Value<'c>> {
-        let run = RunOp::of(op).filter(|run| run.is_overwrite())?;
-        op.operand(self.node(run)?.overwrites()?)
-    }
-
-    /// The death of the value, if it comes before this op.
-    fn death_before(&self, value: Value<'c>, op: Op<'c>) -> Option<Death<'c>> {
-        let death = self.deaths.get(&value).copied()?;
-        (self.place.get(&death.op())? < self.place.get(&op)?).then_some(death)
-    }
-
-    fn runs(&self) -> impl Iterator<Item = RunOp<'c>> {
-        self.ops.iter().copied().filter_map(RunOp::of)
-    }
-
-    /// The first run of each node, whether it says `again` or not.
-    fn first_runs(&self) -> HashMap<&'c str, RunOp<'c>> {
-        let mut first = HashMap::new();
-        for run in self.runs() {
-            first.entry(run.symbol()).or_insert(run);
-        }
-        first
-    }
-}
-
-/// The value that owns the storage: itself, or the base of the chain of views.
-fn base(value: Value<'_>) -> Value<'_> {
-    let mut value = value;
-    while let Some((op, number)) = value.producer() {
-        match AtenOp::of(op).and_then(|call| call.base_of(number)) {
-            Some(next) => value = next,
-            None => break,
-        }
-    }
-    value
-}
-
-/// What uses a value, for messages.
-fn user(op: Op<'_>) -> String {
-    match RunOp::of(op) {
-        Some(run) => format!("'{}'", run.symbol()),
-        None if op.name() == "func.return" => "the return".to_owned(),
-        None => op
-            .results()
-            .first()
-            .map_or(format!("'{}'", op.name()), |&value| format!("'{}'", names::of(value))),
-    }
-}
-
-/// Whether the step makes the value, so that the step must free it.
-fn is_production(value: Value<'_>) -> bool {
-    value.producer().is_some_and(|(op, _)| ConstantOp::of(op).is_none())
-}
 
 fn produced_here<'c>(diagnostic: Diagnostic<'c>, value: Value<'c>) -> Diagnostic<'c> {
     diagnostic.note(value.location(), format!("'{}' is produced here", names::of(value)))
@@ -270,33 +169,6 @@ fn s4_same_operands<'c>(schedule: &Schedule<'c>, first: RunOp<'c>, again: RunOp<
         }
     }
     Ok(())
-}
-
-/// Whether two values have the same bits: the same value, another production of it, or the same view of such.
-fn is_same<'c>(a: Value<'c>, b: Value<'c>) -> bool {
-    if a == b {
-        return true;
-    }
-    let (Some((one, number)), Some((other, other_number))) = (a.producer(), b.producer()) else {
-        return false;
-    };
-    if number != other_number {
-        return false;
-    }
-    match (RunOp::of(one), RunOp::of(other)) {
-        (Some(one), Some(other)) => return one.symbol() == other.symbol(),
-        (None, None) => {}
-        _ => return false,
-    }
-    let constants = ConstantOp::of(one).zip(ConstantOp::of(other));
-    if let Some((one, other)) = constants {
-        return one.value() == other.value();
-    }
-    let (Some(view), Some(other_view)) = (AtenOp::of(one), AtenOp::of(other)) else { return false };
-    view.is_view()
-        && one.attributes() == other.attributes()
-        && other_view.op().operand_count() == one.operand_count()
-        && one.operands().into_iter().zip(other.operands()).all(|(a, b)| is_same(a, b))
 }
 
 /// S5: nodes with side effects run, for the first time, in the order of the module, and none is left out; a node marked `once`

@@ -78,9 +78,7 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.s
 /// Passes are registered once per process, tests run in one.
 fn registered() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        [&COUNT_RUNS, &PANICS, &MARK_THEN_COUNT].into_iter().for_each(|spec| register_pass(spec))
-    });
+    ONCE.call_once(|| [&COUNT_RUNS, &PANICS, &MARK_THEN_COUNT].into_iter().for_each(register_pass));
 }
 
 /// Runs a pipeline on the step; what was reported, one per line, after `ok` or `failed`.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mlir_sys::*;
 
-use super::{Attr, Block, Op, by_address, printed, shim, text, view};
+use super::{Module, by_address, printed, shim, text, view};
 use crate::diagnostic::{Reported, Severity};
 
 /// An MLIR context with the dialects `rk` and `func` loaded. Owns everything made in it; single-threaded.
@@ -43,7 +43,7 @@ impl Context {
     /// An empty module.
     pub fn module(&self, location: Location<'_>) -> Module<'_> {
         // SAFETY: the module is owned by the result.
-        Module { raw: unsafe { mlirModuleCreateEmpty(location.raw) }, context: PhantomData }
+        Module::from_raw(unsafe { mlirModuleCreateEmpty(location.raw) })
     }
 
     /// Parses and verifies a module; `name` is the file name in error messages.
@@ -72,7 +72,7 @@ impl Context {
         let (raw, mut reported) =
             self.reporting(|| unsafe { shim::rkParseModule(self.raw, view_of_source, view(name)) });
         if !raw.ptr.is_null() {
-            return Ok(Module { raw, context: PhantomData });
+            return Ok(Module::from_raw(raw));
         }
         if !reported.iter().any(|one| one.severity == Severity::Error) {
             reported.push(Reported::error(name, "not an MLIR file"));
@@ -86,7 +86,8 @@ impl Context {
     }
 }
 
-fn reporting<T>(context: MlirContext, work: impl FnOnce() -> T) -> (T, Vec<Reported>) {
+/// See [`Context::reporting`].
+pub(super) fn reporting<T>(context: MlirContext, work: impl FnOnce() -> T) -> (T, Vec<Reported>) {
     unsafe extern "C" fn collect(
         diagnostic: MlirDiagnostic,
         into: *mut std::ffi::c_void,
@@ -233,74 +234,5 @@ impl<'c> Location<'c> {
             }
             printed(|callback, data| mlirLocationPrint(self.raw, callback, data))
         }
-    }
-}
-
-/// An owned module.
-#[derive(Debug)]
-pub struct Module<'c> {
-    raw: MlirModule,
-    context: PhantomData<&'c ()>,
-}
-
-impl<'c> Module<'c> {
-    /// The `builtin.module` op.
-    pub fn op(&self) -> Op<'c> {
-        // SAFETY: the module is alive.
-        Op::from_raw(unsafe { mlirModuleGetOperation(self.raw) })
-    }
-
-    /// Its only block.
-    pub fn body(&self) -> Block<'c> {
-        // SAFETY: the module is alive.
-        Block::from_raw(unsafe { mlirModuleGetBody(self.raw) })
-    }
-
-    /// Runs a pipeline such as `builtin.module(rk-dataflow,cse)`; its passes must be registered.
-    ///
-    /// # Errors
-    /// What was reported, with at least one error; the module may be half rewritten then. Reports of a successful run
-    /// (remarks, warnings) come back as `Ok`.
-    pub fn run(&self, pipeline: &str) -> Result<Vec<Reported>, Vec<Reported>> {
-        // SAFETY: the pass manager is destroyed before the call returns, the module outlives it.
-        unsafe {
-            let context = mlirModuleGetContext(self.raw);
-            let manager = mlirPassManagerCreate(context);
-            let mut parsed = false;
-            let wrong = printed(|callback, data| {
-                parsed = mlirParsePassPipeline(
-                    mlirPassManagerGetAsOpPassManager(manager),
-                    view(pipeline),
-                    callback,
-                    data,
-                )
-                .value
-                    != 0;
-            });
-            let (ran, mut reported) = reporting(context, || {
-                parsed && mlirPassManagerRunOnOp(manager, mlirModuleGetOperation(self.raw)).value != 0
-            });
-            mlirPassManagerDestroy(manager);
-            if ran {
-                return Ok(reported);
-            }
-            if !reported.iter().any(|one| one.severity == Severity::Error) {
-                let why = if parsed { "the pass failed without a message" } else { wrong.trim() };
-                reported.push(Reported::error(pipeline, why));
-            }
-            Err(reported)
-        }
-    }
-
-    /// Sets a discardable attribute such as `rk.device`.
-    pub fn set(&self, name: &str, value: Attr<'c>) {
-        self.op().set(name, value);
-    }
-}
-
-impl Drop for Module<'_> {
-    fn drop(&mut self) {
-        // SAFETY: owned.
-        unsafe { mlirModuleDestroy(self.raw) }
     }
 }

@@ -16,20 +16,26 @@
 //! crate links all of LLVM statically. What is needed beyond that is small enough to be read here in one sitting.
 
 mod attr;
+mod block;
 mod callbacks;
 mod context;
 mod dialect;
+mod module;
 mod op;
 mod pass;
 pub(crate) mod shim;
+mod ty;
 mod value;
 
-pub use attr::{Attr, DenseBytes, Type};
-pub use context::{Context, Ctx, Location, Module, insert_dialect};
-pub use op::{At, Block, NewOp, Op, Region};
+pub use attr::{Attr, DenseBytes};
+pub use block::{Block, Region};
+pub use context::{Context, Ctx, Location, insert_dialect};
+pub use module::Module;
+pub use op::{At, NewOp, Op};
 pub use pass::{RunningPass, register, set_option_default};
 pub(crate) use shim::{emit, emit_remark};
 pub use shim::{lsp_server_main, opt_main};
+pub use ty::Type;
 pub use value::{Use, Value};
 
 /// Borrows a string for a call into MLIR.

@@ -1,11 +1,11 @@
-//! Ops, blocks and regions: reading, walking, building, editing.
+//! Ops: reading, walking, building, editing.
 
 use std::marker::PhantomData;
 
 use mlir_sys::*;
 
 use super::attr::{named, unnamed};
-use super::{Attr, Ctx, Location, Type, Value, by_address, printed, shim, text, view};
+use super::{Attr, Block, Ctx, Location, Region, Type, Value, by_address, printed, shim, text, view};
 
 /// An op.
 #[derive(Clone, Copy, Debug)]
@@ -14,22 +14,6 @@ pub struct Op<'c> {
     life: PhantomData<&'c ()>,
 }
 by_address!(Op);
-
-/// A block: arguments and a list of ops.
-#[derive(Clone, Copy, Debug)]
-pub struct Block<'c> {
-    pub(crate) raw: MlirBlock,
-    life: PhantomData<&'c ()>,
-}
-by_address!(Block);
-
-/// A region: a list of blocks.
-#[derive(Clone, Copy, Debug)]
-pub struct Region<'c> {
-    raw: MlirRegion,
-    life: PhantomData<&'c ()>,
-}
-by_address!(Region);
 
 /// Where a new op goes.
 #[derive(Clone, Copy, Debug)]
@@ -210,9 +194,7 @@ impl<'c> Op<'c> {
     pub fn regions(self) -> Vec<Region<'c>> {
         unsafe {
             let count = mlirOperationGetNumRegions(self.raw);
-            (0..count)
-                .map(|index| Region { raw: mlirOperationGetRegion(self.raw, index), life: PhantomData })
-                .collect()
+            (0..count).map(|index| Region::from_raw(mlirOperationGetRegion(self.raw, index))).collect()
         }
     }
 
@@ -319,69 +301,5 @@ impl<'c> Op<'c> {
 impl std::fmt::Display for Op<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.print(false))
-    }
-}
-
-impl<'c> Region<'c> {
-    /// Its blocks.
-    pub fn blocks(self) -> Vec<Block<'c>> {
-        let mut blocks = Vec::new();
-        // SAFETY: the list is walked without edits.
-        let mut next = Block::from_nullable(unsafe { mlirRegionGetFirstBlock(self.raw) });
-        while let Some(block) = next {
-            blocks.push(block);
-            next = Block::from_nullable(unsafe { mlirBlockGetNextInRegion(block.raw) });
-        }
-        blocks
-    }
-}
-
-impl<'c> Block<'c> {
-    pub(crate) fn from_raw(raw: MlirBlock) -> Self {
-        Self { raw, life: PhantomData }
-    }
-
-    fn from_nullable(raw: MlirBlock) -> Option<Self> {
-        (!raw.ptr.is_null()).then_some(Self::from_raw(raw))
-    }
-
-    /// Its ops, in order. A copy of the list: the block may be edited while it is walked.
-    pub fn ops(self) -> Vec<Op<'c>> {
-        let mut ops = Vec::new();
-        // SAFETY: the list is walked without edits.
-        let mut next = Op::from_nullable(unsafe { mlirBlockGetFirstOperation(self.raw) });
-        while let Some(op) = next {
-            ops.push(op);
-            next = op.next();
-        }
-        ops
-    }
-
-    /// Its last op, if that is a terminator.
-    pub fn terminator(self) -> Option<Op<'c>> {
-        Op::from_nullable(unsafe { mlirBlockGetTerminator(self.raw) })
-    }
-
-    /// Its arguments.
-    pub fn arguments(self) -> Vec<Value<'c>> {
-        unsafe {
-            let count = mlirBlockGetNumArguments(self.raw);
-            (0..count).map(|index| Value::from_raw(mlirBlockGetArgument(self.raw, index))).collect()
-        }
-    }
-
-    /// Adds an argument behind the others.
-    pub fn add_argument(self, ty: Type<'c>, location: Location<'c>) -> Value<'c> {
-        Value::from_raw(unsafe { mlirBlockAddArgument(self.raw, ty.raw, location.raw) })
-    }
-
-    /// Removes an argument that nothing uses.
-    pub fn erase_argument(self, index: usize) {
-        unsafe { mlirBlockEraseArgument(self.raw, u32::try_from(index).unwrap_or(u32::MAX)) }
-    }
-
-    /// The op that holds it.
-    pub fn parent(self) -> Option<Op<'c>> {
-        Op::from_nullable(unsafe { mlirBlockGetParentOperation(self.raw) })
     }
 }

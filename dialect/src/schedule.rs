@@ -1,0 +1,138 @@
+//! A scheduled step as the laws read it: its ops in order, where each value's life ends, which storage it shares.
+//!
+//! Not here: judgements. `verify` has one function per law.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::names;
+use crate::ops::{self, AtenOp, ConstantOp, DropOp, NodeOp, RunOp, StepOp};
+use crate::raw::{Op, Value};
+
+/// How the life of a value ends before the step does, and at which op.
+#[derive(Clone, Copy)]
+pub(crate) enum Death<'c> {
+    Dropped(Op<'c>),
+    Overwritten(Op<'c>),
+}
+
+impl<'c> Death<'c> {
+    pub(crate) fn op(self) -> Op<'c> {
+        match self {
+            Self::Dropped(op) | Self::Overwritten(op) => op,
+        }
+    }
+}
+
+/// A scheduled step, read once for all laws.
+pub(crate) struct Schedule<'c> {
+    pub(crate) step: StepOp<'c>,
+    pub(crate) ops: Vec<Op<'c>>,
+    /// Place of each op in `ops`.
+    place: HashMap<Op<'c>, usize>,
+    /// The first death of each value that has one.
+    pub(crate) deaths: HashMap<Value<'c>, Death<'c>>,
+    /// The nodes by symbol, with their place in the original order.
+    pub(crate) nodes: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
+}
+
+impl<'c> Schedule<'c> {
+    pub(crate) fn of(step: StepOp<'c>) -> Self {
+        let ops = step.body().ops();
+        let place = ops.iter().enumerate().map(|(place, &op)| (op, place)).collect();
+        let nodes = step.op().parent().map(ops::nodes_by_symbol).unwrap_or_default();
+        let mut schedule = Self { step, place, deaths: HashMap::new(), nodes, ops };
+        for &op in &schedule.ops {
+            if let Some(value) = DropOp::of(op).and_then(DropOp::value) {
+                schedule.deaths.entry(value).or_insert(Death::Dropped(op));
+            } else if let Some(value) = schedule.overwritten(op) {
+                schedule.deaths.entry(base(value)).or_insert(Death::Overwritten(op));
+            }
+        }
+        schedule
+    }
+
+    pub(crate) fn node(&self, run: RunOp<'c>) -> Option<NodeOp<'c>> {
+        self.nodes.get(run.symbol()).map(|(_, node)| *node)
+    }
+
+    /// The operand whose storage this op takes over.
+    pub(crate) fn overwritten(&self, op: Op<'c>) -> Option<Value<'c>> {
+        let run = RunOp::of(op).filter(|run| run.is_overwrite())?;
+        op.operand(self.node(run)?.overwrites()?)
+    }
+
+    /// The death of the value, if it comes before this op.
+    pub(crate) fn death_before(&self, value: Value<'c>, op: Op<'c>) -> Option<Death<'c>> {
+        let death = self.deaths.get(&value).copied()?;
+        (self.place.get(&death.op())? < self.place.get(&op)?).then_some(death)
+    }
+
+    pub(crate) fn runs(&self) -> impl Iterator<Item = RunOp<'c>> {
+        self.ops.iter().copied().filter_map(RunOp::of)
+    }
+
+    /// The first run of each node, whether it says `again` or not.
+    pub(crate) fn first_runs(&self) -> HashMap<&'c str, RunOp<'c>> {
+        let mut first = HashMap::new();
+        for run in self.runs() {
+            first.entry(run.symbol()).or_insert(run);
+        }
+        first
+    }
+}
+
+/// The value that owns the storage: itself, or the base of the chain of views.
+pub(crate) fn base(value: Value<'_>) -> Value<'_> {
+    let mut value = value;
+    while let Some((op, number)) = value.producer() {
+        match AtenOp::of(op).and_then(|call| call.base_of(number)) {
+            Some(next) => value = next,
+            None => break,
+        }
+    }
+    value
+}
+
+/// What uses a value, for messages.
+pub(crate) fn user(op: Op<'_>) -> String {
+    match RunOp::of(op) {
+        Some(run) => format!("'{}'", run.symbol()),
+        None if op.name() == "func.return" => "the return".to_owned(),
+        None => op
+            .results()
+            .first()
+            .map_or(format!("'{}'", op.name()), |&value| format!("'{}'", names::of(value))),
+    }
+}
+
+/// Whether the step makes the value, so that the step must free it.
+pub(crate) fn is_production(value: Value<'_>) -> bool {
+    value.producer().is_some_and(|(op, _)| ConstantOp::of(op).is_none())
+}
+
+/// Whether two values have the same bits: the same value, another production of it, or the same view of such.
+pub(crate) fn is_same<'c>(a: Value<'c>, b: Value<'c>) -> bool {
+    if a == b {
+        return true;
+    }
+    let (Some((one, number)), Some((other, other_number))) = (a.producer(), b.producer()) else {
+        return false;
+    };
+    if number != other_number {
+        return false;
+    }
+    match (RunOp::of(one), RunOp::of(other)) {
+        (Some(one), Some(other)) => return one.symbol() == other.symbol(),
+        (None, None) => {}
+        _ => return false,
+    }
+    let constants = ConstantOp::of(one).zip(ConstantOp::of(other));
+    if let Some((one, other)) = constants {
+        return one.value() == other.value();
+    }
+    let (Some(view), Some(other_view)) = (AtenOp::of(one), AtenOp::of(other)) else { return false };
+    view.is_view()
+        && one.attributes() == other.attributes()
+        && other_view.op().operand_count() == one.operand_count()
+        && one.operands().into_iter().zip(other.operands()).all(|(a, b)| is_same(a, b))
+}

@@ -1,0 +1,84 @@
+//! The view of a whole step: its stage, its arguments and results with their roles.
+
+use crate::attrs::Stage;
+use crate::raw::{Attr, Block, Op, Value};
+
+/// A step: a `func.func` with the attribute `rk.stage`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StepOp<'c>(Op<'c>);
+
+impl<'c> StepOp<'c> {
+    /// A view of the op, if it is a function with a stage and a body.
+    pub fn of(op: Op<'c>) -> Option<Self> {
+        (op.name() == "func.func" && op.get("rk.stage").and_then(Stage::of).is_some() && op.body().is_some())
+            .then_some(Self(op))
+    }
+
+    /// The function.
+    pub fn op(self) -> Op<'c> {
+        self.0
+    }
+
+    /// Its name.
+    pub fn symbol(self) -> &'c str {
+        self.0.get("sym_name").and_then(Attr::as_str).unwrap_or_default()
+    }
+
+    /// The contract that it satisfies.
+    pub fn stage(self) -> Stage {
+        self.0.get("rk.stage").and_then(Stage::of).unwrap_or(Stage::Raw)
+    }
+
+    /// Declares that it satisfies another contract.
+    pub fn set_stage(self, stage: Stage) {
+        self.0.set("rk.stage", stage.attr(self.0.context()));
+    }
+
+    /// Its first block, which is its only one.
+    ///
+    /// # Panics
+    /// If the body was removed since [`StepOp::of`].
+    pub fn body(self) -> Block<'c> {
+        self.0.body().expect("StepOp::of saw a body")
+    }
+
+    /// Its arguments: inputs, parameters, buffers.
+    pub fn arguments(self) -> Vec<Value<'c>> {
+        self.body().arguments()
+    }
+
+    /// What it returns: loss, outputs, gradients.
+    pub fn returned(self) -> Vec<Value<'c>> {
+        self.body().terminator().map(Op::operands).unwrap_or_default()
+    }
+
+    /// An attribute of an argument, such as `rk.role`.
+    pub fn argument_attr(self, index: usize, name: &str) -> Option<Attr<'c>> {
+        self.0.get("arg_attrs")?.as_array()?.get(index)?.entry(name)
+    }
+
+    /// An attribute of a result, such as `rk.role`.
+    pub fn result_attr(self, index: usize, name: &str) -> Option<Attr<'c>> {
+        self.0.get("res_attrs")?.as_array()?.get(index)?.entry(name)
+    }
+
+    /// The role of an argument: `input`, `parameter` or `buffer`.
+    pub fn argument_role(self, index: usize) -> Option<&'c str> {
+        self.argument_attr(index, "rk.role").and_then(Attr::as_str)
+    }
+
+    /// The name of an argument: a parameter's module path, an input's name.
+    pub fn argument_name(self, index: usize) -> Option<&'c str> {
+        self.argument_attr(index, "rk.name").and_then(Attr::as_str)
+    }
+
+    /// The role of a result: `loss`, `output` or `gradient`.
+    pub fn result_role(self, index: usize) -> Option<&'c str> {
+        self.result_attr(index, "rk.role").and_then(Attr::as_str)
+    }
+
+    /// The name of a result: a path into the outputs, or the parameter of a gradient.
+    pub fn result_name(self, index: usize) -> Option<&'c str> {
+        self.result_attr(index, "rk.name").and_then(Attr::as_str)
+    }
+}
