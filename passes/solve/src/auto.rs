@@ -161,7 +161,12 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
         found.push(annealing.best.clone());
     }
     let peaks: Vec<i64> = annealed.iter().map(|annealing| annealing.best_peak).collect();
-    tracing::debug!(?peaks, budget = task.budget, milliseconds = task.clock.elapsed().as_millis() as u64, "annealed");
+    tracing::debug!(
+        ?peaks,
+        budget = task.budget,
+        milliseconds = task.clock.elapsed().as_millis() as u64,
+        "annealed"
+    );
     let mut starts = Vec::new();
     for nodes in &found {
         if let Some(best) = first_plan::greedy(&task.model, nodes, task.budget, seed, TRIES, &task.clock) {
@@ -207,8 +212,11 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
     let goal = task.goal().0;
     // Taken out, so that the searches can borrow it while the task collects what they find.
     let model = std::mem::replace(&mut task.model, Model::empty());
-    let mut searches: Vec<Search> =
-        starts.iter().zip(seed..).map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed)).collect();
+    let mut searches: Vec<Search> = starts
+        .iter()
+        .zip(seed..)
+        .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
+        .collect();
     let mut iterations = FIRST_ROUND;
     for round in 0u32.. {
         for search in &mut searches {

@@ -204,8 +204,15 @@ impl Repair {
         false
     }
 
-    fn try_evict(&mut self, tape: &mut Tape, before: u32) -> bool {
-        let (mark, peak) = (tape.mark(), tape.peak());
+    /// Runs `node` again, with what it needs, just before the slot `before`; does nothing if that is impossible.
+    pub(crate) fn evict(&mut self, tape: &mut Tape, node: u32, before: u32) {
+        if self.closure(tape, node, before).is_some() && !tape.reserve(before, self.closure.len()) {
+            self.insert_closure(tape, before);
+        }
+    }
+
+    /// Inserts the closure before a slot and deletes the runs that it makes superfluous; returns its first slot.
+    fn insert_closure(&mut self, tape: &mut Tape, before: u32) -> u32 {
         let mut next = before;
         for &node in self.closure.iter().rev() {
             next = tape.room_before(next);
@@ -217,6 +224,12 @@ impl Repair {
                 tape.delete_if_superseded(node, slot);
             }
         }
+        next
+    }
+
+    fn try_evict(&mut self, tape: &mut Tape, before: u32) -> bool {
+        let (mark, peak) = (tape.mark(), tape.peak());
+        let next = self.insert_closure(tape, before);
         // What the recomputation itself puts over the budget must be less than what it removes from the peak.
         let inside = tape.tree().most_in(next, before - 1);
         if tape.peak() > peak || inside >= peak {
