@@ -17,10 +17,12 @@ mod auto;
 mod baseline;
 pub mod bounds;
 pub mod chain;
+pub mod checkmate;
 mod clean;
 mod clock;
 pub mod closure;
 pub mod cut;
+pub mod dtr;
 mod frontier;
 mod greedy;
 pub mod knapsack;
@@ -38,6 +40,8 @@ mod search;
 mod smallest;
 mod solver;
 mod tape;
+#[cfg(test)]
+mod tape_tests;
 mod task;
 
 pub use pareto::pareto;
@@ -64,6 +68,8 @@ fn solve_task(task: &mut Task) {
         Solver::DropAll => baseline::drop_all(task),
         Solver::Greedy => auto::greedy(task),
         Solver::Local => auto::local(task),
+        Solver::Dtr => dtr::portfolio(task),
+        Solver::Checkmate => checkmate::checkmate(task),
         _ => auto::portfolio(task),
     }
 }
