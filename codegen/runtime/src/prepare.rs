@@ -42,6 +42,8 @@ pub(crate) struct Segment {
     pub gradient_bytes: u64,
     /// Number of saved generator states once this instruction is done.
     pub states: u64,
+    /// Does it belong to backward?
+    pub backward: bool,
     /// Is the generator's own state parked meanwhile?
     pub parks: bool,
 }
@@ -95,7 +97,12 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
                     RuntimeError::Execution { place, message }
                 })?;
                 slots = slots.max(base + used);
-                Segment { measured: true, parks: run.state_in.is_some(), ..Segment::new(i, actions) }
+                Segment {
+                    measured: true,
+                    backward: node.backward,
+                    parks: run.state_in.is_some(),
+                    ..Segment::new(i, actions)
+                }
             }
         };
         for slot in gone {
@@ -124,7 +131,7 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
 
 impl Segment {
     fn new(instr: usize, actions: Vec<Action>) -> Self {
-        Self { instr, actions, measured: false, gradient_bytes: 0, states: 0, parks: false }
+        Self { instr, actions, measured: false, backward: false, gradient_bytes: 0, states: 0, parks: false }
     }
 }
 

@@ -24,7 +24,7 @@ fn recorded_steps_equal_eager() {
     for path in archives() {
         let step = recorded::step(&path, 0);
         let ops = step.nodes[0].ops.len();
-        let options = Options { steps: 3, check: Check::Before, repeat: 9, ..Options::default() };
+        let options = Options { steps: 3, check: Check::Before, repeat: 5, ..Options::default() };
         let report = session::run(step, Path::new("recorded.rkx"), &options).unwrap();
         eprintln!(
             "{}: {ops} operators, {:.2} ms against {:.2} ms eager, {:?} threads, peak {} eager {:?}",
@@ -38,16 +38,5 @@ fn recorded_steps_equal_eager() {
         let verdict = report.verdict.unwrap();
         assert_eq!(verdict.difference.as_ref().map(ToString::to_string), None);
         assert_eq!(verdict.steps, 3);
-    }
-}
-#[test]
-fn dump() {
-    for path in archives() {
-        let step = recorded::step(&path, 0);
-        for op in &step.nodes[0].ops {
-            if op.op.contains("rnn") {
-                eprintln!("{} {:?} -> {:?}", op.op, op.args.iter().map(ToString::to_string).collect::<Vec<_>>(), op.results);
-            }
-        }
     }
 }

@@ -141,6 +141,7 @@ pub fn network() -> Step {
     let stats = (bytes(h), bytes(h));
     let bn_inputs = [a, g, beta, mean, var];
     let outs = b.node("bn", &bn_inputs, vec![bn], &[(5, bytes(n * h)), (6, stats.0), (7, stats.1)]);
+    b.last().workspace_bytes = 3 * bytes(h);
     let (z, save_mean, save_invstd) = (outs[0], outs[1], outs[2]);
     let relu = vec![call("relu_.default", vec![v(0)], &[-1])];
     let r = b.node("relu", &[z], relu, &[(0, bytes(n * h))])[0];
@@ -166,6 +167,7 @@ pub fn network() -> Step {
         vec![call("mul.Tensor", vec![v(0), v(1)], &[2]), call("sum.default", vec![v(2)], &[3])],
         &[(3, 4)],
     )[0];
+    b.last().workspace_bytes = bytes(n * d);
 
     let gy = scale;
     let t_mm = || vec![call("t.default", vec![v(0)], &[2]), call("mm.default", vec![v(2), v(1)], &[3])];
@@ -202,6 +204,7 @@ pub fn network() -> Step {
         vec![call("native_batch_norm_backward.default", back, &[5, 6, 7])],
         &[(5, bytes(n * h)), (6, bytes(h)), (7, bytes(h))],
     );
+    b.last().workspace_bytes = bytes(n * h);
     let (ga, gg, gbeta) = (outs[0], outs[1], outs[2]);
     let t_mm = vec![call("t.default", vec![v(1)], &[2]), call("mm.default", vec![v(2), v(0)], &[3])];
     let gw1_t = b.node("fc1.weight.backward", &[ga, x], t_mm, &[(3, bytes(d * h))])[0];
