@@ -18,7 +18,7 @@
 //!
 //! # How
 //! Read the step as a graph ([`crate::planning`]), ask `rk-solve` for a sequence of runs, write it down with a drop at
-//! each last use, and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
+//! each last use, pack it into an arena, and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
 //! step that is scheduled already is planned anew.
 //!
 //! # Contract
@@ -36,7 +36,7 @@ use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
-use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, base_trace, judge_schedule, readable};
+use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena, base_trace, judge_schedule, readable};
 use rk_solve::{Outcome, Plan, Request, Solver, Status};
 
 use crate::planning::Problem;
@@ -155,6 +155,7 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let attributes = [
         ("rk.budget", number(budget.0)),
         ("rk.peak", number(plan.trace.peak.0)),
+        ("rk.arena", number(arena(step, &problem, plan)?.0)),
         ("rk.base_peak", number(base.peak.0)),
         ("rk.resident", number(standing.0)),
         ("rk.time", number(plan.trace.time.0)),
@@ -175,6 +176,15 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         .map_err(|illegal| bug(step, &illegal.describe(&again.graph)))?;
     report(step, plan, base.peak, base.time, bound, standing);
     Ok(())
+}
+
+/// Bytes of one arena in which every value has its place, as packed by `rk-plan` and checked by other code.
+fn arena<'c>(step: StepOp<'c>, problem: &Problem<'c>, plan: &Plan) -> Result<Bytes, Diagnostic<'c>> {
+    let alignment = step.op().parent().map_or(1, crate::alignment);
+    let (graph, trace) = (&problem.graph, &plan.trace);
+    let packed = arena::pack_with(graph, &plan.sequence, trace, Bytes(alignment), arena::EFFORT);
+    arena::check_no_overlap(&packed).map_err(|misplaced| bug(step, &misplaced.to_string()))?;
+    Ok(packed.size)
 }
 
 fn bound_kind(outcome: &Outcome) -> &'static str {
@@ -211,16 +221,13 @@ fn no_plan<'c>(
     };
     let below = with_scope(outcome.proven_infeasible_below);
     let holder = problem.nodes[outcome.peak_holder.index()];
+    let (step, budget) = (step.symbol(), readable(asked));
     let (verdict, code) = match outcome.status {
-        Status::Infeasible => ("no schedule", exit::INFEASIBLE),
-        _ => ("no schedule was found in the time: none that is known", exit::NONE_FOUND),
+        Status::Infeasible => (format!("no schedule of '{step}' fits {budget}"), exit::INFEASIBLE),
+        _ => (format!("no schedule of '{step}' that fits {budget} was found in the time"), exit::NONE_FOUND),
     };
     exit::set(code);
-    let message = format!(
-        "{verdict} of '{}' fits {}; {smallest}, and nothing below {below} can work",
-        step.symbol(),
-        readable(asked)
-    );
+    let message = format!("{verdict}; {smallest}, and nothing below {below} can work");
     let about = problem.graph.node(outcome.peak_holder);
     let mut held: Vec<ValueId> = about.reads.iter().chain(&about.writes).copied().collect();
     held.sort_by_key(|&value| (std::cmp::Reverse(problem.graph.value(value).bytes), value));
