@@ -157,6 +157,7 @@ pub fn network() -> Step {
         &[(3, bytes(n * h))],
     )[0];
     b.last().random = true;
+    b.last().workspace_bytes = 12; // the numbers 0.7, as tensors
     let dropped =
         b.node("dropout", &[r, mask], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, bytes(n * h))])
             [0];
