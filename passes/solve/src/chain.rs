@@ -186,7 +186,7 @@ fn hoisted(graph: &Graph, cutter: &mut Cutter, chain: &[NodeId], lost: &[Vec<Val
 }
 
 /// Plays decisions out in an order of all nodes: after `chain[k]`, the values of `absent[k]` are gone; what is read is rebuilt.
-fn play(graph: &Graph, order: &[NodeId], chain: &[NodeId], absent: &[Vec<ValueId>]) -> Sequence {
+pub(crate) fn play(graph: &Graph, order: &[NodeId], chain: &[NodeId], absent: &[Vec<ValueId>]) -> Sequence {
     let mut gone = vec![false; graph.values().len()];
     let mut ran = vec![false; graph.len()];
     let mut sequence = Vec::with_capacity(2 * graph.len());

@@ -94,15 +94,20 @@ pub(crate) fn portfolio(task: &mut Task) {
             if per_mille < 850 && task.plan.is_some() && graph.len() > 500 {
                 return;
             }
-            if let Some(sequence) = simulate(graph, budget, heuristic) {
+            if let Some(sequence) = simulate(graph, budget, heuristic, &|| task.clock.expired()) {
                 task.offer_sequence(sequence, Solver::Dtr);
             }
         }
     }
 }
 
-/// The sequence that a heuristic makes of the given order, or `None` if it gets stuck or thrashes.
-pub fn simulate(graph: &Graph, budget: u64, heuristic: Heuristic) -> Option<Sequence> {
+/// The sequence that a heuristic makes of the given order, or `None` if it gets stuck, thrashes or is stopped.
+pub fn simulate(
+    graph: &Graph,
+    budget: u64,
+    heuristic: Heuristic,
+    stop: &dyn Fn() -> bool,
+) -> Option<Sequence> {
     let mut memory = Memory {
         graph,
         budget,
@@ -116,6 +121,9 @@ pub fn simulate(graph: &Graph, budget: u64, heuristic: Heuristic) -> Option<Sequ
         sequence: Vec::with_capacity(2 * graph.len()),
     };
     for node in graph.node_ids() {
+        if stop() {
+            return None;
+        }
         memory.now = node;
         memory.execute(node)?;
     }

@@ -25,6 +25,7 @@ pub mod cut;
 pub mod dtr;
 mod frontier;
 mod greedy;
+pub mod kcut;
 pub mod knapsack;
 mod maxtree;
 pub mod milp;
@@ -42,6 +43,7 @@ mod solver;
 mod tape;
 #[cfg(test)]
 mod tape_tests;
+mod stage_ilp;
 mod task;
 
 pub use pareto::pareto;
@@ -68,6 +70,7 @@ fn solve_task(task: &mut Task) {
         Solver::DropAll => baseline::drop_all(task),
         Solver::Greedy => auto::greedy(task),
         Solver::Local => auto::local(task),
+        Solver::Ilp => stage_ilp::stage_ilp(task),
         Solver::Dtr => dtr::portfolio(task),
         Solver::Checkmate => checkmate::checkmate(task),
         _ => auto::portfolio(task),

@@ -115,6 +115,14 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Raises the bound for schedules in the given order that run no backward node twice, if that says more.
+    pub(crate) fn raise_fixed_order(&mut self, time: Time) {
+        // A bound for every order is worth more than an equal one for some.
+        if time > self.bound {
+            (self.bound, self.bound_kind) = (time, BoundKind::FixedOrder);
+        }
+    }
+
     /// No schedule fits: proven at `node`.
     pub(crate) fn prove_infeasible(&mut self, node: NodeId) {
         if self.plan.is_none() {
