@@ -111,26 +111,28 @@ fn bound(task: &mut Task) {
     task.held = bound.starts;
 }
 
-/// Replays of the held sets of the bound, and of cuts at slightly smaller budgets.
+/// Replays of the held sets of the bound, and of cuts at slightly smaller budgets: a cut sees one instant only, and the
+/// repair of what it overlooks costs less when some bytes are left.
 fn held_starts(task: &mut Task) -> Vec<Best> {
+    let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let mut sets = std::mem::take(&mut task.held);
     sets.truncate(2);
-    for per_mille in [10, 30, 70] {
+    let mut starts = Vec::new();
+    for per_mille in [10, 30, 70, 0] {
+        for set in &sets {
+            let nodes = replay(&task.model, &base, set.at.0, &evicted(task, set));
+            if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock) {
+                task.offer(&best.nodes, Solver::Cut);
+                starts.push(best);
+            }
+        }
+        if per_mille == 0 || task.is_settled() || task.clock.expired() {
+            break;
+        }
         let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
         let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
-        let bound = order_free_below(task.request.graph, budget, None, time);
-        sets.extend(bound.starts.into_iter().take(1));
-    }
-    let base: Vec<u32> = (0..task.model.len() as u32).collect();
-    let mut starts = Vec::new();
-    for set in &sets {
-        let nodes = replay(&task.model, &base, set.at.0, &evicted(task, set));
-        if let Some(best) =
-            first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock)
-        {
-            task.offer(&best.nodes, Solver::Cut);
-            starts.push(best);
-        }
+        sets = order_free_below(task.request.graph, budget, None, time).starts;
+        sets.truncate(1);
     }
     starts
 }

@@ -29,10 +29,14 @@ pub(crate) fn greedy(
         let sigma = 0.15 * f64::from(attempt);
         let taste = Taste { sigma, cost_limit: u64::MAX };
         if repair.repair(&mut tape, &taste, &mut random, clock) {
+            let milliseconds = clock.elapsed().as_millis() as u64;
+            tracing::debug!(attempt, milliseconds, cost = tape.cost(), runs = tape.len(), "repaired");
             let mut nodes = recomputed(&tape);
             while clean(&mut tape, budget, &mut nodes, &mut random) && !clock.expired() {
                 nodes = recomputed(&tape);
             }
+            let milliseconds = clock.elapsed().as_millis() as u64;
+            tracing::debug!(milliseconds, cost = tape.cost(), runs = tape.len(), "cleaned");
             return Some(Best { nodes: tape.sequence(), cost: tape.cost() });
         }
         if clock.expired() {

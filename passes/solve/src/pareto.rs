@@ -36,7 +36,8 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
     for &index in order.iter().rev() {
         if let Some(outcome) = &mut outcomes[index] {
             if outcome.bound_kind != BoundKind::FixedOrder {
-                outcome.lower_bound = above.map_or(outcome.lower_bound, |above| above.max(outcome.lower_bound));
+                outcome.lower_bound =
+                    above.map_or(outcome.lower_bound, |above| above.max(outcome.lower_bound));
                 above = Some(outcome.lower_bound);
             }
             if outcome.plan.as_ref().is_some_and(|plan| plan.trace.time <= outcome.lower_bound) {

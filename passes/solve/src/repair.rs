@@ -61,6 +61,13 @@ struct Candidate {
     noise: f64,
 }
 
+enum Evicted {
+    One,
+    Nothing,
+    /// All slots have moved: what the caller remembers is wrong.
+    Moved,
+}
+
 impl PartialEq for Candidate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
@@ -120,8 +127,18 @@ impl Repair {
             let worst = tape.tree().first_most();
             self.sample(tape, worst, random);
             self.collect(tape, worst, taste.sigma, random);
-            if !self.evict_one(tape) {
-                return false;
+            // The same candidates serve until half of the excess is gone; then gains have changed too much.
+            let (node, enough) = (tape.node_at(worst), (tape.peak() + self.budget) / 2);
+            loop {
+                match self.evict_one(tape, worst) {
+                    Evicted::One => {}
+                    Evicted::Moved => break,
+                    Evicted::Nothing if tape.node_at(worst) == node && tape.tree().at(worst) < tape.peak() => break,
+                    Evicted::Nothing => return false,
+                }
+                if tape.node_at(worst) != node || tape.tree().at(worst) <= enough {
+                    break;
+                }
             }
         }
         false
@@ -174,10 +191,15 @@ impl Repair {
     }
 
     /// Applies the best candidate that works.
-    fn evict_one(&mut self, tape: &mut Tape) -> bool {
+    fn evict_one(&mut self, tape: &mut Tape, worst: u32) -> Evicted {
         let mut trials = 0;
         while let Some(mut candidate) = self.heap.pop() {
             let producer = tape.model.producer[candidate.value as usize];
+            // Earlier evictions from this heap may have moved the gap.
+            let newest = tape.newest(producer, worst).filter(|&run| tape.end(candidate.value, run) >= worst);
+            let gap = newest.and_then(|run| tape.gap_around(candidate.value, run, worst));
+            let Some((_, before)) = gap else { continue };
+            candidate.before = before;
             if !candidate.exact {
                 let Some(cost) = self.closure(tape, producer, candidate.before) else { continue };
                 let net = cost.saturating_sub(candidate.refund);
@@ -190,18 +212,17 @@ impl Repair {
                 continue;
             }
             if tape.reserve(candidate.before, self.closure.len()) {
-                // All slots have moved: the caller looks again.
-                return true;
+                return Evicted::Moved;
             }
             if self.try_evict(tape, candidate.before) {
-                return true;
+                return Evicted::One;
             }
             trials += 1;
             if trials >= TRIALS {
-                return false;
+                return Evicted::Nothing;
             }
         }
-        false
+        Evicted::Nothing
     }
 
     /// Runs `node` again, with what it needs, just before the slot `before`; does nothing if that is impossible.
