@@ -128,13 +128,7 @@ impl Machine {
         let mut measured = Measured { resident_bytes: resident, ..Measured::default() };
         let (mut peak, mut peak_at) = (0u64, None);
         let mut excess: Option<(usize, u64)> = None;
-        // Eager PyTorch runs forward with gradient mode on and backward with it off, and some kernels look: oneDNN's
-        // recurrent layers keep what backward needs only when it is on. A second run of a forward node has it on.
-        let mut no_grad: Option<tch::NoGradGuard> = None;
         for segment in segments.iter() {
-            if segment.measured && segment.backward != no_grad.is_some() {
-                no_grad = segment.backward.then(tch::no_grad_guard);
-            }
             if segment.measured {
                 memory::reset_peak(*device)?;
             }

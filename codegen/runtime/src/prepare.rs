@@ -9,7 +9,7 @@
 //! their last reader inside the body.
 
 use rk_step::account::gradient_slots;
-use rk_step::{ArgValue, Call, Instr, Node, Run, Step};
+use rk_step::{ArgValue, Call, Instr, Node, OutputRole, Run, Step};
 use rk_torch::{Operator, Prepared, Value};
 
 use crate::error::RuntimeError;
@@ -42,8 +42,6 @@ pub(crate) struct Segment {
     pub gradient_bytes: u64,
     /// Number of saved generator states once this instruction is done.
     pub states: u64,
-    /// Does it belong to backward?
-    pub backward: bool,
     /// Is the generator's own state parked meanwhile?
     pub parks: bool,
 }
@@ -64,6 +62,7 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
     let gradient = gradient_slots(step)?;
     let mut live = vec![0u64; base];
     let mut alive = vec![false; base];
+    let differentiates = step.outputs.iter().any(|o| o.role == OutputRole::Loss);
     let mut segments = Vec::with_capacity(step.program.instrs.len() + 1);
     let (mut gradient_bytes, mut states) = (0u64, 0u64);
     let mut is_state = vec![false; base];
@@ -92,17 +91,14 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
                     alive[slot.index()] = true;
                     states += 1;
                 }
-                let (actions, used) = body(node, run, base).map_err(|(op, message)| {
-                    let place = format!("program[{i}] {:?}: {op}", node.name);
-                    RuntimeError::Execution { place, message }
-                })?;
+                let (actions, used) =
+                    body(node, run, base, Mode { again: run.again, grad: differentiates && !node.backward })
+                        .map_err(|(op, message)| {
+                            let place = format!("program[{i}] {:?}: {op}", node.name);
+                            RuntimeError::Execution { place, message }
+                        })?;
                 slots = slots.max(base + used);
-                Segment {
-                    measured: true,
-                    backward: node.backward,
-                    parks: run.state_in.is_some(),
-                    ..Segment::new(i, actions)
-                }
+                Segment { measured: true, parks: run.state_in.is_some(), ..Segment::new(i, actions) }
             }
         };
         for slot in gone {
@@ -117,10 +113,9 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
     for (i, call) in step.program.epilogue.iter().enumerate() {
         let bind = |local: u32| local as usize;
         let results: Vec<Option<usize>> = call.results.iter().map(|r| r.map(bind)).collect();
-        actions.push(prepared(call, false, &bind, &results).map_err(|message| RuntimeError::Execution {
-            place: format!("epilogue[{i}] {}", call.op),
-            message,
-        })?);
+        actions.push(prepared(call, Mode { again: false, grad: false }, &bind, &results).map_err(
+            |message| RuntimeError::Execution { place: format!("epilogue[{i}] {}", call.op), message },
+        )?);
         results.into_iter().flatten().for_each(|r| alive[r] = true);
     }
     let end = Segment::new(step.program.instrs.len(), actions);
@@ -131,12 +126,27 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
 
 impl Segment {
     fn new(instr: usize, actions: Vec<Action>) -> Self {
-        Self { instr, actions, measured: false, backward: false, gradient_bytes: 0, states: 0, parks: false }
+        Self { instr, actions, measured: false, gradient_bytes: 0, states: 0, parks: false }
     }
 }
 
+/// How the calls of a run differ from those of another run of the same node.
+#[derive(Clone, Copy)]
+struct Mode {
+    /// A second run: the state of the model is left out (S5).
+    again: bool,
+    /// What kernels see as the gradient mode. Eager PyTorch has it on in forward and off in backward, and some kernels
+    /// look: oneDNN's recurrent layers keep what backward needs only when it is on.
+    grad: bool,
+}
+
 /// The actions of one run and the number of scratch slots it needs; the error names the operator.
-fn body(node: &Node, run: &Run, scratch: usize) -> Result<(Vec<Action>, usize), (String, String)> {
+fn body(
+    node: &Node,
+    run: &Run,
+    scratch: usize,
+    mode: Mode,
+) -> Result<(Vec<Action>, usize), (String, String)> {
     let locals =
         node.ops.iter().flat_map(|c| c.results.iter().flatten()).fold(node.inputs, |n, &r| n.max(r + 1))
             as usize;
@@ -192,7 +202,7 @@ fn body(node: &Node, run: &Run, scratch: usize) -> Result<(Vec<Action>, usize), 
             .map(|r| r.map(|r| home[r as usize]).filter(|&slot| slot != usize::MAX))
             .collect();
         let bind = |local: u32| home[local as usize];
-        let call = prepared(call, run.again, &bind, &results).map_err(|e| (call.op.clone(), e))?;
+        let call = prepared(call, mode, &bind, &results).map_err(|e| (call.op.clone(), e))?;
         actions.push(call);
         for local in 0..locals {
             if last_read[local] == Some(k) && home[local] >= scratch && !is_output[local] {
@@ -221,22 +231,22 @@ fn body(node: &Node, run: &Run, scratch: usize) -> Result<(Vec<Action>, usize), 
 /// One call with its slots bound. A second run leaves out the state of the model (S5).
 fn prepared(
     call: &Call,
-    again: bool,
+    mode: Mode,
     bind: &impl Fn(u32) -> usize,
     results: &[Option<usize>],
 ) -> Result<Action, String> {
-    let args: Vec<Value> = call
-        .args
-        .iter()
-        .enumerate()
-        .map(
-            |(i, arg)| {
-                if again && call.effects.contains(&(i as u32)) { Value::None } else { value(arg, bind) }
-            },
-        )
-        .collect();
+    let args: Vec<Value> =
+        call.args
+            .iter()
+            .enumerate()
+            .map(|(i, arg)| {
+                if mode.again && call.effects.contains(&(i as u32)) { Value::None } else { value(arg, bind) }
+            })
+            .collect();
     let op = Operator::find(&call.op).map_err(|e| e.message().to_owned())?;
-    Prepared::new(op, &args, results).map(Action::Call).map_err(|e| e.message().to_owned())
+    Prepared::with_grad_mode(op, &args, results, mode.grad)
+        .map(Action::Call)
+        .map_err(|e| e.message().to_owned())
 }
 
 fn value(arg: &ArgValue, bind: &impl Fn(u32) -> usize) -> Value {
