@@ -40,12 +40,7 @@ pub struct Heuristic {
     pub by_staleness: bool,
 }
 
-const fn heuristic(
-    name: &'static str,
-    numerator: Numerator,
-    by_size: bool,
-    by_staleness: bool,
-) -> Heuristic {
+const fn heuristic(name: &'static str, numerator: Numerator, by_size: bool, by_staleness: bool) -> Heuristic {
     Heuristic { name, numerator, by_size, by_staleness }
 }
 

@@ -18,14 +18,38 @@ pub(crate) enum Line<'a> {
     Start,
     /// BACKWARD and other annotations; before START any line but that one.
     Other,
-    Constant { name: Text<'a> },
-    Memory { name: Text<'a>, size: u64 },
-    Alias { name: Text<'a>, index: i64 },
-    Call { args: Vec<Text<'a>>, results: Vec<Text<'a>>, time: u64 },
-    Mutate { args: Vec<Text<'a>>, written: Vec<i64>, time: u64 },
-    Copy { dst: Text<'a>, src: Text<'a> },
-    CopyFrom { dst: Text<'a>, src: Text<'a> },
-    Release { name: Text<'a> },
+    Constant {
+        name: Text<'a>,
+    },
+    Memory {
+        name: Text<'a>,
+        size: u64,
+    },
+    Alias {
+        name: Text<'a>,
+        index: i64,
+    },
+    Call {
+        args: Vec<Text<'a>>,
+        results: Vec<Text<'a>>,
+        time: u64,
+    },
+    Mutate {
+        args: Vec<Text<'a>>,
+        written: Vec<i64>,
+        time: u64,
+    },
+    Copy {
+        dst: Text<'a>,
+        src: Text<'a>,
+    },
+    CopyFrom {
+        dst: Text<'a>,
+        src: Text<'a>,
+    },
+    Release {
+        name: Text<'a>,
+    },
 }
 
 impl fmt::Display for Line<'_> {
@@ -127,6 +151,10 @@ struct Fields<'a> {
 
 /// Reads one line. Before START (`started` is false), kinds are checked and nothing else.
 pub(crate) fn parse(text: &[u8], started: bool) -> Result<Line<'_>, Reason> {
+    // The parser would also take the values of an object as an array.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(Reason::Json("expected an object in braces".to_owned()));
+    }
     let fields: Fields<'_> = serde_json::from_slice(text).map_err(|e| json_reason(&e))?;
     let kind = need(fields.instruction, "a line", "INSTRUCTION")?;
     let known = ["CONSTANT", "MEMORY", "CALL", "ALIAS", "MUTATE", "COPY", "COPY_FROM", "RELEASE", "ANNOTATE"];
@@ -171,7 +199,11 @@ pub(crate) fn parse(text: &[u8], started: bool) -> Result<Line<'_>, Reason> {
     })
 }
 
-fn need<'a>(word: Option<Word<'a>>, instruction: &'static str, key: &'static str) -> Result<Text<'a>, Reason> {
+fn need<'a>(
+    word: Option<Word<'a>>,
+    instruction: &'static str,
+    key: &'static str,
+) -> Result<Text<'a>, Reason> {
     Ok(word.ok_or(Reason::Missing { instruction, key })?.0)
 }
 

@@ -130,7 +130,10 @@ impl LogReader {
 
     fn end(&mut self) -> Result<(), Reason> {
         if let Some(pending) = &self.pending {
-            return Err(Reason::Order { expected: expectation(pending), found: "the end of the log".to_owned() });
+            return Err(Reason::Order {
+                expected: expectation(pending),
+                found: "the end of the log".to_owned(),
+            });
         }
         if !self.started {
             return Err(Reason::NoStart);
@@ -208,9 +211,10 @@ impl LogReader {
             {
                 self.pending = Some(Pending::Call { cost, args, results, outputs, size: Some(Bytes(*size)) });
             }
-            (Pending::Call { cost, args, results, mut outputs, size: Some(size) }, Line::Alias { name, index })
-                if *name == results[outputs.len()] =>
-            {
+            (
+                Pending::Call { cost, args, results, mut outputs, size: Some(size) },
+                Line::Alias { name, index },
+            ) if *name == results[outputs.len()] => {
                 outputs.push(match u32::try_from(*index) {
                     Ok(arg) if (arg as usize) < args.len() => Output::View(arg),
                     Err(_) if *index == -1 => Output::Fresh(size),
@@ -279,7 +283,9 @@ impl LogReader {
 fn expectation(pending: &Pending) -> String {
     match pending {
         Pending::Constant(name) => format!("MEMORY of '{name}'"),
-        Pending::Call { results, outputs, size: None, .. } => format!("MEMORY of '{}'", results[outputs.len()]),
+        Pending::Call { results, outputs, size: None, .. } => {
+            format!("MEMORY of '{}'", results[outputs.len()])
+        }
         Pending::Call { results, outputs, .. } => format!("ALIAS of '{}'", results[outputs.len()]),
     }
 }

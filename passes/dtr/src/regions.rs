@@ -10,7 +10,8 @@
 //! That gives the reference's record whenever that record would equal a fresh walk, which is so
 //! - between calls: only outputs that have not run yet and the time of an evicted storage that just got a view are
 //!   ever behind, and both are caught up with when the call that brought them has run;
-//! - during a call all of whose arguments have values, if the walk leaves out the call's own outputs.
+//! - during a call all of whose arguments have values: only the arguments reach its outputs, they are locked, so
+//!   that nobody reads their records, and those become stale again when it has run.
 //!
 //! A call that must recompute arguments settles the stale records of descendants before it is linked, and none of
 //! those is put off until it has run; outputs that have not run have no descendants, so records of ancestors never
@@ -57,7 +58,7 @@ enum Mode {
     AtOnce { for_ever: bool },
     /// Until the present call has run: at the event below, when a record is read above.
     LateAbove,
-    /// When a record is read. Storages from `unborn` on have not run yet and are left out.
+    /// When a record is read.
     #[default]
     Late,
 }
@@ -79,7 +80,6 @@ pub(crate) struct Regions {
     below: Vec<Record>,
     above: Vec<Record>,
     mode: Mode,
-    unborn: Option<u32>,
     /// Records that were marked stale; some have been walked since, and some are listed twice.
     stale: Vec<(u32, Direction)>,
     interior: Scratch,
@@ -121,9 +121,6 @@ impl Regions {
 
     /// Gives storages linked since the last call empty records.
     pub fn linked(&mut self, tables: &Tables) {
-        if self.mode == Mode::Late {
-            self.unborn = Some(self.below.len() as u32);
-        }
         self.below.resize_with(tables.storages(), Record::default);
         self.above.resize_with(tables.storages(), Record::default);
         if self.stale.len() > 2 * tables.storages() {
@@ -202,8 +199,6 @@ impl Regions {
 
     /// Records that `storages` became resident by one call.
     pub fn returned(&mut self, tables: &Tables, storages: &[u32]) {
-        // In late mode nothing is recomputed during a call: what returned are the outputs of the call itself.
-        self.unborn = None;
         let (mut parents, mut children) = (BlockSet::default(), BlockSet::default());
         for &storage in storages {
             self.walk(tables, storage, Below);
@@ -247,7 +242,6 @@ impl Regions {
             return;
         }
         let thorough = self.mode == Mode::Thorough;
-        let unborn = self.unborn.unwrap_or(u32::MAX);
         let Self { below, above, interior, frontier, todo, accesses, .. } = self;
         let (record, next, edges) = match direction {
             Below => (&mut below[start as usize], &tables.below, &tables.edges_below),
@@ -263,7 +257,7 @@ impl Regions {
             for &neighbor in &next[storage as usize] {
                 let n = neighbor as usize;
                 if !tables.resident[n] {
-                    if neighbor < unborn && interior.insert(neighbor) {
+                    if interior.insert(neighbor) {
                         record.cost += tables.compute[n];
                         todo.push(neighbor);
                     }

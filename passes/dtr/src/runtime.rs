@@ -62,7 +62,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop<E = Infallible> {
     /// A call needs more than the budget leaves, and nothing can be evicted.
-    #[error("out of memory: {wanted} wanted with {in_use} in use, all of it locked or pinned, and a budget of {budget}")]
+    #[error(
+        "out of memory: {wanted} wanted with {in_use} in use, all of it locked or pinned, and a budget of {budget}"
+    )]
     OutOfMemory {
         /// The outputs of the call.
         wanted: Bytes,
@@ -462,7 +464,12 @@ impl<W: World> Runtime<W> {
         let s = storage as usize;
         self.tables.locks[s] -= 1;
         if self.tables.locks[s] == 0 && self.tables.resident[s] {
-            self.pool.push(storage, self.tables.size[s], self.tables.stamp[s], self.search.floor(&self.tables, storage));
+            self.pool.push(
+                storage,
+                self.tables.size[s],
+                self.tables.stamp[s],
+                self.search.floor(&self.tables, storage),
+            );
         }
     }
 }

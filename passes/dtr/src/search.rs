@@ -147,9 +147,9 @@ impl Search {
         for (at, entry) in pool.entries().iter().enumerate() {
             let size = if by_size { entry.size as f64 } else { 1.0 };
             let staleness = if by_staleness { (clock - entry.stamp) as f64 } else { 1.0 };
-            // A score of 0 ends the pass, so a numerator that may be 0 is always looked at. The product is NaN when
-            // an infinite bound meets a denominator of 0, and then nothing is skipped either.
-            if prune && entry.floor > bound * (size * staleness) && entry.floor != 0.0 {
+            // The product is NaN when an infinite bound meets a denominator of 0, and then nothing is skipped. A score
+            // of 0, which ends the pass, is never skipped: while pruning, no bound is negative.
+            if prune && entry.floor > bound * (size * staleness) {
                 continue;
             }
             let Some(storage) = entry.storage() else { continue };

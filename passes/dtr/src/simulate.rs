@@ -125,4 +125,3 @@ pub fn replay<W: World>(program: &Program, runtime: &mut Runtime<W>) -> Result<(
     }
     Ok(())
 }
-

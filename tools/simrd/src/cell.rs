@@ -125,14 +125,15 @@ impl Cell {
     }
 
     /// The columns of [`Cell::csv`].
-    pub const COLUMNS: &'static str =
-        "model,runtime,heuristic,ratio,seed,budget_bytes,status,overhead,clock,remat,max_memory,evals,accesses";
+    pub const COLUMNS: &'static str = "model,runtime,heuristic,ratio,seed,budget_bytes,status,overhead,clock,remat,max_memory,evals,accesses";
 
     /// One line of a table, without the time it took: the same run gives the same bytes.
     pub fn csv(&self) -> String {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         let overhead = self.overhead.map_or(String::new(), |o| o.to_string());
-        let Self { model, runtime, heuristic, ratio, budget, status, clock, remat, max_memory, evals, .. } = self;
+        let Self {
+            model, runtime, heuristic, ratio, budget, status, clock, remat, max_memory, evals, ..
+        } = self;
         let (seed, accesses) = (number(self.seed), number(self.accesses));
         format!(
             "{},{runtime},{heuristic},{ratio},{seed},{budget},{status},{overhead},{clock},{remat},{max_memory},{evals},{accesses}",
@@ -143,5 +144,9 @@ impl Cell {
 
 /// A field as csv wants it: quoted if it must be.
 fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
 }

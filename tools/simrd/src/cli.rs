@@ -138,5 +138,9 @@ fn heuristic_names() -> PossibleValuesParser {
 
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if ratio.is_finite() && ratio >= 0.0 { Ok(ratio) } else { Err("a ratio is a number of at least 0".to_owned()) }
+    if ratio.is_finite() && ratio >= 0.0 {
+        Ok(ratio)
+    } else {
+        Err("a ratio is a number of at least 0".to_owned())
+    }
 }

@@ -61,11 +61,10 @@ impl Experiment {
                 .collect(),
             Self::Banishing => {
                 let of = |policy: Policy| (policy, Heuristic::DTR, format!("{policy} + h_dtr"));
-                single("De-allocation: banish, evict, ignore", vec![
-                    of(Policy::Banish),
-                    of(Policy::Eager),
-                    of(Policy::Ignore),
-                ])
+                single(
+                    "De-allocation: banish, evict, ignore",
+                    vec![of(Policy::Banish), of(Policy::Eager), of(Policy::Ignore)],
+                )
             }
             Self::Accesses => {
                 single("Metadata accesses", Heuristic::of_the_paper()[..3].iter().map(eager).collect())

@@ -1,4 +1,4 @@
-//! rk-simrd: DTR's simulator. `rk-simrd --help` lists the commands; docs/simrd.md explains them.
+//! rk-simrd: DTR's simulator. `rk-simrd --help` lists the commands.
 
 use anyhow::Result;
 use clap::Parser;

@@ -72,7 +72,8 @@ impl Curve {
         ratios.dedup();
         let trials = |ratio: f64| cells.iter().filter(move |cell| cell.ratio == ratio);
         let passes = |&ratio: &f64| trials(ratio).all(|cell| cell.passed());
-        let points: Vec<Point> = ratios.iter().copied().filter(passes).filter_map(|r| point(r, trials(r))).collect();
+        let points: Vec<Point> =
+            ratios.iter().copied().filter(passes).filter_map(|r| point(r, trials(r))).collect();
         let first = points.first().map_or(f64::INFINITY, |p| p.ratio);
         let below = ratios.iter().rev().find(|&&ratio| ratio < first);
         let end = below.and_then(|&r| trials(r).find(|cell| !cell.passed())).map(|cell| cell.status);
@@ -152,8 +153,10 @@ impl Figure {
             match self.scale {
                 Scale::Overhead => panel.draw(&area, 0.9..2.0, "overhead", |p| p.overhead)?,
                 Scale::Accesses => {
-                    let high = panel.curves.iter().flat_map(|c| &c.points).map(|p| p.accesses).fold(1e3, f64::max);
-                    panel.draw(&area, (1e2..high * 2.0).log_scale(), "accesses", |p| [p.accesses; 3])?;
+                    let values = || panel.curves.iter().flat_map(|c| &c.points).map(|p| p.accesses.max(1.0));
+                    let (low, high) = (values().fold(1e3, f64::min), values().fold(1e3, f64::max));
+                    let range = (low / 2.0..high * 20.0).log_scale();
+                    panel.draw(&area, range, "accesses", |p| [p.accesses.max(1.0); 3])?;
                 }
             }
         }
@@ -165,7 +168,13 @@ type Area<B> = DrawingArea<B, plotters::coord::Shift>;
 type Kind<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
 impl Panel {
-    fn draw<B, Y>(&self, area: &Area<B>, y: Y, what: &str, value: fn(&Point) -> [f64; 3]) -> Result<(), Kind<B>>
+    fn draw<B, Y>(
+        &self,
+        area: &Area<B>,
+        y: Y,
+        what: &str,
+        value: fn(&Point) -> [f64; 3],
+    ) -> Result<(), Kind<B>>
     where
         B: DrawingBackend,
         Y: plotters::coord::ranged1d::AsRangedCoord<Value = f64>,
@@ -183,7 +192,7 @@ impl Panel {
             .x_desc("budget / peak")
             .y_desc(what)
             .label_style((FONT, 13))
-            .y_label_formatter(&|y| if *y < 1e4 { format!("{y:.1}") } else { format!("{y:.0e}") })
+            .y_label_formatter(&|y| if *y < 100.0 { format!("{y:.1}") } else { format!("{y:.0e}") })
             .draw()?;
         let range: std::ops::Range<f64> = chart.y_range();
         let shade = |from: f64, to: f64, color: RGBAColor| {
@@ -206,8 +215,12 @@ impl Panel {
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
             let last = curve.points.first().map(|p| (p.ratio, value(p)[1])).filter(|p| p.1 <= range.end);
             match (last, curve.end) {
-                (Some(at), Some("oom")) => drop(chart.draw_series([Cross::new(at, 5, color.stroke_width(2))])?),
-                (Some(at), Some(_)) => drop(chart.draw_series([TriangleMarker::new(at, 6, color.filled())])?),
+                (Some(at), Some("oom")) => {
+                    chart.draw_series([Cross::new(at, 5, color.stroke_width(2))])?;
+                }
+                (Some(at), Some(_)) => {
+                    chart.draw_series([TriangleMarker::new(at, 6, color.filled())])?;
+                }
                 _ => (),
             }
         }
@@ -241,4 +254,3 @@ fn register_fonts() {
         let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
     });
 }
-

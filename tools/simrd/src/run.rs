@@ -12,7 +12,8 @@ use std::io::Write;
 /// If the log is bad, the runtime does not support a heuristic, or the output is closed.
 pub fn run(args: &RunArgs, output: &mut impl Write) -> Result<()> {
     let policy = Policy::from(args.runtime);
-    let heuristics = args.heuristics.iter().map(|name| name.parse()).collect::<Result<Vec<Heuristic>, _>>()?;
+    let heuristics =
+        args.heuristics.iter().map(|name| name.parse()).collect::<Result<Vec<Heuristic>, _>>()?;
     if let Some(heuristic) = heuristics.iter().find(|&&h| !policy.supports(h)) {
         let supported = Heuristic::ALL.into_iter().filter(|&h| policy.supports(h)).map(|h| h.name());
         let supported = supported.collect::<Vec<_>>().join(", ");
@@ -42,5 +43,7 @@ const HEADER: &str = "heuristic              ratio  status    overhead      rema
 fn line(cell: &Cell) -> String {
     let overhead = cell.overhead.map_or("-".to_owned(), |o| format!("{o:.6}"));
     let Cell { heuristic, ratio, status, remat, clock, max_memory, evals, .. } = cell;
-    format!("{heuristic:21} {ratio:6}  {status:8}  {overhead:>8} {remat:>13} {clock:>15} {max_memory:>16} {evals:>10}")
+    format!(
+        "{heuristic:21} {ratio:6}  {status:8}  {overhead:>8} {remat:>13} {clock:>15} {max_memory:>16} {evals:>10}"
+    )
 }

@@ -28,14 +28,18 @@ pub fn timing(args: &TimingArgs, output: &mut impl Write) -> Result<()> {
         total += reading;
         write!(output, "| {} | {:.1} ms |", model.name, reading * 1e3)?;
         for &heuristic in heuristics {
-            let times: Vec<f64> = (1..=10).map(|tenth| median(&model, heuristic, tenth, args.repeat)).collect();
+            let times: Vec<f64> =
+                (1..=10).map(|tenth| median(&model, heuristic, tenth, args.repeat)).collect();
             let (sum, slowest) = (times.iter().sum::<f64>(), times.iter().copied().fold(0.0, f64::max));
             total += sum;
             write!(output, " {:.1} ({:.1}) |", sum * 1e3, slowest * 1e3)?;
         }
         writeln!(output)?;
     }
-    writeln!(output, "\nMilliseconds for the ratios 0.1 to 1.0 together (the slowest of them); all together {total:.2} s.")?;
+    writeln!(
+        output,
+        "\nMilliseconds for the ratios 0.1 to 1.0 together (the slowest of them); all together {total:.2} s."
+    )?;
     Ok(output.flush()?)
 }
 

@@ -5,7 +5,13 @@ use std::path::{Path, PathBuf};
 /// The folder `shared/data/simrd` beside the checkout, or below `RK_SHARED`.
 pub fn folder() -> Option<PathBuf> {
     let named = std::env::var_os("RK_SHARED").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(1).map(|a| a.join("shared")).find(|s| s.is_dir());
+    let beside = || {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .ancestors()
+            .skip(1)
+            .map(|a| a.join("shared"))
+            .find(|s| s.is_dir())
+    };
     let found = named.or_else(beside).map(|shared| shared.join("data/simrd")).filter(|f| f.is_dir());
     if found.is_none() {
         eprintln!("SKIPPED: no shared/data/simrd beside the checkout and no RK_SHARED");
