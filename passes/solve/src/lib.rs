@@ -15,6 +15,7 @@
 mod anneal;
 mod auto;
 mod baseline;
+pub mod blocks;
 pub mod bounds;
 pub mod chain;
 pub mod checkmate;
@@ -36,6 +37,8 @@ mod prove;
 mod repair;
 mod replay;
 mod request;
+pub mod rockmate;
+pub mod rotor;
 pub mod scan;
 mod search;
 mod smallest;
@@ -71,6 +74,8 @@ fn solve_task(task: &mut Task) {
         Solver::Greedy => auto::greedy(task),
         Solver::Local => auto::local(task),
         Solver::Ilp => stage_ilp::stage_ilp(task),
+        Solver::Rotor => rotor::rotor(task),
+        Solver::Rockmate => rockmate::rockmate(task),
         Solver::Dtr => dtr::portfolio(task),
         Solver::Checkmate => checkmate::checkmate(task),
         _ => auto::portfolio(task),

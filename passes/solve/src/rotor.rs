@@ -1,0 +1,529 @@
+//! Persistent schedules of a chain by dynamic programming, for all budgets at once.
+//!
+//! The blocks of [`crate::blocks`], 1 to L; block `i` makes `x_i` from `x_{i-1}`, and in the backward part the gradient of
+//! `x_{i-1}` from that of `x_i`. An *option* `k` of a block is what it keeps on its way forward: `s` bytes (with `x_i`), forward
+//! and backward time `f`, `g` (with recomputation inside the block), peaks `P` and `Q` of the two ways, without `x_{i-1}`.
+//! `F`, `R`: time and peak of running it for `x_i` alone. `w_i`, `d_i`: bytes of `x_i` and of the gradients behind block `i`.
+//!
+//! ```text
+//! T(i,j,m) = least time to go forward and backward through blocks i..j with m bytes, x_{i-1} and nothing else being there,
+//!            the gradients behind block j counted in m
+//!   last     i = j:  min_k f + g                              m >= d_j + P,  m >= Q
+//!   keep     min_k f + g + T(i+1, j, m - s)                   m >= d_j + P,  m >= Q
+//!   return   min_{i < c <= j} F_i + ... + F_{c-1} + T(c, j, m - w_{c-1}) + T(i, c-1, m)
+//!                                                             m >= d_j + max_r (w_{r-1} + R_r)
+//! ```
+//!
+//! *Return* runs forward keeping only `x_{c-1}`, finishes the right part, and comes back for the left one. Persistent: what is
+//! kept stays until its own backward has used it; optimal in that class, up to rounding bytes up to slots. One table holds
+//! the whole budget curve. The sequences are judged exactly; since rounding is conservative, plans for somewhat larger
+//! budgets are tried as well.
+//!
+//! With one option, keep everything, this is rotor; [`crate::rockmate`] has more. Baselines: periodic checkpoints, `revolve`.
+//!
+//! Source: Beaumont et al., "Optimal re-materialization strategies for heterogeneous chains", ACM TOMS 2024. Revolve:
+//! Griewank and Walther, 2000. Not here: chains within a block, offloading.
+
+use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, judge};
+
+use crate::blocks::{Block, chain, ids};
+use crate::solver::Solver;
+use crate::task::Task;
+
+/// Slots of the budget.
+const SLOTS: usize = 500;
+/// Blocks in a chain; longer ones are merged pairwise. 150^2/2 * 500 entries of 16 bytes are 90 MB.
+const MOST_BLOCKS: usize = 150;
+
+/// A way through a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// What stays when the block has run forward, its output included.
+    pub kept: Vec<ValueId>,
+    /// `f + g`.
+    pub time: u64,
+    /// `s`.
+    pub bytes: u64,
+    /// `P`.
+    pub forward_peak: u64,
+    /// `Q`.
+    pub backward_peak: u64,
+}
+
+/// A block with its options.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// The nodes.
+    pub block: Block,
+    /// Its options.
+    pub choices: Vec<Choice>,
+    /// `F`.
+    pub time: u64,
+    /// `R`.
+    pub peak: u64,
+    /// `w`.
+    pub output: u64,
+    /// `d`.
+    pub gradients: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Impossible,
+    Keep(u16),
+    Return(u16),
+}
+
+/// The table.
+pub struct Table<'a> {
+    graph: &'a Graph,
+    stages: Vec<Stage>,
+    unit: u64,
+    slots: usize,
+    best: Vec<(u64, Step)>,
+}
+
+/// The chain with the option to keep everything that backward reads.
+pub fn stages(graph: &Graph, options: impl FnMut(&Graph, &Block) -> Vec<Vec<ValueId>>) -> Vec<Stage> {
+    let mut options = options;
+    let mut blocks = chain(graph);
+    while blocks.len() > MOST_BLOCKS {
+        let pairs = blocks.chunks(2).map(|pair| {
+            let (first, last) = (&pair[0], &pair[pair.len() - 1]);
+            Block {
+                forward: first.forward.start..last.forward.end,
+                backward: last.backward.start..first.backward.end,
+                output: last.output,
+            }
+        });
+        blocks = pairs.collect();
+    }
+    blocks.into_iter().map(|block| stage(graph, options(graph, &block), block)).collect()
+}
+
+/// Everything that the backward part reads of a block, and its output.
+pub fn keep_everything(graph: &Graph, block: &Block) -> Vec<ValueId> {
+    let values = ids(block.forward.clone()).flat_map(|node| &graph.node(node).writes).copied();
+    let read = |value: &ValueId| {
+        let about = graph.value(*value);
+        let late = graph.readers(*value).last().is_some_and(|reader| reader.index() >= block.forward.end);
+        about.pinned || graph.node(about.producer).once || late
+    };
+    values.filter(read).collect()
+}
+
+fn stage(graph: &Graph, options: Vec<Vec<ValueId>>, block: Block) -> Stage {
+    let output: Vec<ValueId> = block.output.into_iter().collect();
+    let plain = forward_peak(graph, &block, &output);
+    let sum = |values: &[ValueId]| values.iter().map(|&value| graph.value(value).bytes.0).sum::<u64>();
+    let time =
+        |range: std::ops::Range<usize>| graph.nodes()[range].iter().map(|node| node.time.0).sum::<u64>();
+    let crossing = graph.values().iter().enumerate().filter(|(index, value)| {
+        let last = graph.readers(ValueId::from_index(*index)).last();
+        let (made, begin) = (value.producer.index(), block.backward.start);
+        made < begin
+            && made >= block.forward.end
+            && last.is_some_and(|last| last.index() >= begin)
+            && graph.nodes()[made].kind == rk_plan::Kind::Backward
+    });
+    let gradients = crossing.map(|(_, value)| value.bytes.0).sum();
+    let choices = options.into_iter().map(|kept| {
+        let (again, backward_peak) = backward(graph, &block, &kept, gradients);
+        let (bytes, forward_peak) = (sum(&kept), forward_peak(graph, &block, &kept));
+        let time = time(block.forward.clone()) + time(block.backward.clone()) + again;
+        Choice { kept, time, bytes, forward_peak, backward_peak }
+    });
+    let choices = choices.collect();
+    Stage { choices, time: time(block.forward.clone()), peak: plain, output: sum(&output), gradients, block }
+}
+
+/// The most bytes while a block runs forward and keeps some of its values, without what it reads from outside.
+fn forward_peak(graph: &Graph, block: &Block, kept: &[ValueId]) -> u64 {
+    let (mut live, mut peak) = (0u64, 0u64);
+    let mut alive: Vec<ValueId> = Vec::new();
+    for position in block.forward.clone() {
+        let node = &graph.nodes()[position];
+        for &value in &node.writes {
+            live += graph.value(value).bytes.0;
+            alive.push(value);
+        }
+        peak = peak.max(live + node.workspace.0);
+        alive.retain(|&value| {
+            let last = graph.readers(value).iter().map(|reader| reader.index());
+            let needed =
+                last.filter(|&reader| reader < block.forward.end).max().is_some_and(|last| last > position);
+            let stays = needed || kept.contains(&value);
+            live -= if stays { 0 } else { graph.value(value).bytes.0 };
+            stays
+        });
+    }
+    peak
+}
+
+/// Time run again and the most bytes on the way back, without what is read from outside the block.
+fn backward(graph: &Graph, block: &Block, kept: &[ValueId], gradients: u64) -> (u64, u64) {
+    let mut player = Player::new(graph);
+    player.here.iter_mut().for_each(|here| *here = true);
+    for node in ids(block.forward.clone()) {
+        for &value in &graph.node(node).writes {
+            player.here[value.index()] = kept.contains(&value);
+        }
+    }
+    ids(block.backward.clone()).for_each(|node| player.run(node));
+    let runs = player.sequence;
+    // Lifetimes within the block; gradients from outside are there throughout: a little too much.
+    let inside = |value: ValueId| {
+        let producer = graph.value(value).producer.index();
+        block.forward.contains(&producer) || block.backward.contains(&producer)
+    };
+    let mut last = vec![0usize; graph.values().len()];
+    for (step, &node) in runs.iter().enumerate() {
+        let about = graph.node(node);
+        about.reads.iter().chain(&about.writes).for_each(|value| last[value.index()] = step);
+    }
+    for node in ids(block.backward.clone()) {
+        for &value in &graph.node(node).writes {
+            let leaves =
+                graph.readers(value).last().is_some_and(|reader| reader.index() >= block.backward.end);
+            last[value.index()] = if leaves { usize::MAX } else { last[value.index()] };
+        }
+    }
+    let mut alive: Vec<ValueId> = kept.to_vec();
+    let mut live: u64 = kept.iter().map(|&value| graph.value(value).bytes.0).sum();
+    let (mut peak, mut time) = (live + gradients, 0);
+    for (step, &node) in runs.iter().enumerate() {
+        let about = graph.node(node);
+        for &value in about.writes.iter().filter(|&&value| inside(value)) {
+            if !alive.contains(&value) {
+                live += graph.value(value).bytes.0;
+                alive.push(value);
+            }
+        }
+        time += if block.backward.contains(&node.index()) { 0 } else { about.time.0 };
+        peak = peak.max(live + gradients + about.workspace.0);
+        alive.retain(|&value| {
+            let stays = last[value.index()] > step;
+            live -= if stays { 0 } else { graph.value(value).bytes.0 };
+            stays
+        });
+    }
+    (time, peak)
+}
+
+impl<'a> Table<'a> {
+    /// Fills the table for budgets up to `most`.
+    pub fn new(graph: &'a Graph, stages: Vec<Stage>, most: Bytes, stop: &dyn Fn() -> bool) -> Option<Self> {
+        let unit = most.0.div_ceil(SLOTS as u64).max(1);
+        let (count, slots) = (stages.len(), SLOTS + 1);
+        let mut table = Self {
+            graph,
+            stages,
+            unit,
+            slots,
+            best: vec![(u64::MAX, Step::Impossible); count * count * slots],
+        };
+        for length in 0..count {
+            for i in 0..count - length {
+                if stop() {
+                    return None;
+                }
+                table.fill(i, i + length);
+            }
+        }
+        Some(table)
+    }
+
+    fn at(&self, i: usize, j: usize, m: usize) -> usize {
+        (i * self.stages.len() + j) * self.slots + m
+    }
+
+    /// Bytes as slots, upwards.
+    fn slots_of(&self, bytes: u64) -> usize {
+        usize::try_from(bytes.div_ceil(self.unit)).unwrap_or(usize::MAX)
+    }
+
+    fn fill(&mut self, i: usize, j: usize) {
+        let behind = self.stages[j].gradients;
+        let input = |r: usize, stages: &[Stage]| if r > 0 && r > i { stages[r - 1].output } else { 0 };
+        for (k, choice) in self.stages[i].choices.iter().enumerate() {
+            let need = self.slots_of((behind + choice.forward_peak).max(choice.backward_peak));
+            let (kept, time) = (self.slots_of(choice.bytes), choice.time);
+            for m in need..self.slots {
+                let rest = match (i == j, m.checked_sub(kept)) {
+                    (true, _) => 0,
+                    (false, Some(left)) => self.best[self.at(i + 1, j, left)].0,
+                    (false, None) => u64::MAX,
+                };
+                let at = self.at(i, j, m);
+                let total = rest.saturating_add(time);
+                if total < self.best[at].0 {
+                    self.best[at] = (total, Step::Keep(k as u16));
+                }
+            }
+        }
+        let (mut time, mut peak) = (0u64, 0u64);
+        for c in i + 1..=j {
+            let passed = &self.stages[c - 1];
+            time += passed.time;
+            peak = peak.max(input(c - 1, &self.stages) + passed.peak);
+            let (kept, need) = (self.slots_of(passed.output), self.slots_of(behind + peak));
+            for m in need.max(kept)..self.slots {
+                let right = self.best[self.at(c, j, m - kept)].0;
+                let left = self.best[self.at(i, c - 1, m)].0;
+                let total = right.saturating_add(left).saturating_add(time);
+                let at = self.at(i, j, m);
+                if total < self.best[at].0 {
+                    self.best[at] = (total, Step::Return(c as u16));
+                }
+            }
+        }
+    }
+
+    /// The time that the table promises within a budget.
+    pub fn time(&self, budget: Bytes) -> Option<Time> {
+        let m = usize::try_from(budget.0 / self.unit).unwrap_or(usize::MAX).min(self.slots - 1);
+        let (time, _) = self.best[self.at(0, self.stages.len() - 1, m)];
+        (time < u64::MAX).then_some(Time(time))
+    }
+
+    /// The sequences of the whole curve, from the largest budget down, without repetition.
+    pub fn sequences(&self) -> impl Iterator<Item = Sequence> + '_ {
+        let last = self.stages.len() - 1;
+        let mut before = None;
+        let steps = (0..self.slots).rev().filter(move |&m| {
+            let time = self.best[self.at(0, last, m)].0;
+            time < u64::MAX && before.replace(time) != Some(time)
+        });
+        steps.map(move |m| {
+            let mut player = Player::new(self.graph);
+            self.play(&mut player, m);
+            Sequence(player.sequence)
+        })
+    }
+
+    fn play(&self, player: &mut Player, m: usize) {
+        enum Job {
+            Solve(usize, usize, usize),
+            Back(usize),
+        }
+        let mut jobs = vec![Job::Solve(0, self.stages.len() - 1, m)];
+        while let Some(job) = jobs.pop() {
+            match job {
+                Job::Solve(i, j, m) => match self.best[self.at(i, j, m)].1 {
+                    Step::Impossible => return,
+                    Step::Keep(k) => {
+                        let (stage, choice) = (&self.stages[i], &self.stages[i].choices[usize::from(k)]);
+                        player.forward(&stage.block, &choice.kept);
+                        jobs.push(Job::Back(i));
+                        if i < j {
+                            jobs.push(Job::Solve(i + 1, j, m - self.slots_of(choice.bytes)));
+                        }
+                    }
+                    Step::Return(c) => {
+                        let c = usize::from(c);
+                        for stage in &self.stages[i..c] {
+                            player.forward(&stage.block, stage.block.output.as_slice());
+                            if let Some(input) = stage.block.forward.start.checked_sub(1) {
+                                // The separator before is dropped unless it is x_{i-1}.
+                                if stage.block.forward.start > self.stages[i].block.forward.start {
+                                    player.forget(input);
+                                }
+                            }
+                        }
+                        jobs.push(Job::Solve(i, c - 1, m));
+                        jobs.push(Job::Solve(c, j, m - self.slots_of(self.stages[c - 1].output)));
+                    }
+                },
+                Job::Back(i) => {
+                    let block = &self.stages[i].block;
+                    ids(block.backward.clone()).for_each(|node| player.run(node));
+                    ids(block.forward.clone()).for_each(|node| player.forget(node.index()));
+                }
+            }
+        }
+    }
+}
+
+/// Writes a sequence down while it follows what is there.
+struct Player<'a> {
+    graph: &'a Graph,
+    here: Vec<bool>,
+    ran: Vec<bool>,
+    sequence: Vec<NodeId>,
+}
+
+impl<'a> Player<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        Self {
+            graph,
+            here: vec![false; graph.values().len()],
+            ran: vec![false; graph.len()],
+            sequence: Vec::new(),
+        }
+    }
+
+    /// Runs a node, after what it needs.
+    fn run(&mut self, node: NodeId) {
+        let mut stack = vec![(node, false)];
+        while let Some((next, ready)) = stack.pop() {
+            let about = self.graph.node(next);
+            let missing = about.reads.iter().filter(|value| !self.here[value.index()]);
+            let missing: Vec<NodeId> = missing.map(|&value| self.graph.value(value).producer).collect();
+            if next != node && about.writes.iter().all(|value| self.here[value.index()]) {
+                continue;
+            }
+            if !ready && !missing.is_empty() {
+                stack.push((next, true));
+                stack.extend(missing.into_iter().rev().map(|producer| (producer, false)));
+                continue;
+            }
+            self.sequence.push(next);
+            self.ran[next.index()] = true;
+            about.writes.iter().for_each(|value| self.here[value.index()] = true);
+        }
+    }
+
+    /// Runs a block forward: everything the first time, later only what leads to what is kept; then forgets the rest.
+    fn forward(&mut self, block: &Block, kept: &[ValueId]) {
+        for node in ids(block.forward.clone()) {
+            if !self.ran[node.index()] {
+                self.run(node);
+            }
+        }
+        for &value in kept {
+            if !self.here[value.index()] {
+                self.run(self.graph.value(value).producer);
+            }
+        }
+        for node in ids(block.forward.clone()) {
+            let about = self.graph.node(node);
+            for value in about.writes.iter().filter(|value| !kept.contains(value)) {
+                self.here[value.index()] = about.once || self.graph.value(*value).pinned;
+            }
+        }
+    }
+
+    fn forget(&mut self, node: usize) {
+        let about = &self.graph.nodes()[node];
+        for &value in &about.writes {
+            self.here[value.index()] = about.once || self.graph.value(value).pinned;
+        }
+    }
+}
+
+/// Checkpoints every `period` blocks; the blocks between run again on the way back.
+pub fn periodic(graph: &Graph, stages: &[Stage], period: usize) -> Sequence {
+    let mut player = Player::new(graph);
+    let segments: Vec<&[Stage]> = stages.chunks(period.max(1)).collect();
+    for segment in &segments {
+        segment_forward(&mut player, segment);
+    }
+    for segment in segments.iter().rev() {
+        come_back(&mut player, segment);
+    }
+    Sequence(player.sequence)
+}
+
+/// Forward through a segment; only its last output stays.
+fn segment_forward(player: &mut Player, segment: &[Stage]) {
+    for (index, stage) in segment.iter().enumerate() {
+        player.forward(&stage.block, stage.block.output.as_slice());
+        if index > 0 {
+            player.forget(stage.block.forward.start - 1);
+        }
+    }
+}
+
+/// Forward through a segment keeping everything, and back.
+fn come_back(player: &mut Player, segment: &[Stage]) {
+    for stage in segment {
+        player.forward(&stage.block, &stage.choices[0].kept);
+    }
+    for stage in segment.iter().rev() {
+        ids(stage.block.backward.clone()).for_each(|node| player.run(node));
+        ids(stage.block.forward.clone()).for_each(|node| player.forget(node.index()));
+    }
+}
+
+/// Binomial checkpointing with a number of checkpoints, as if all blocks were equal.
+pub fn revolve(graph: &Graph, stages: &[Stage], checkpoints: usize) -> Sequence {
+    let mut player = Player::new(graph);
+    let mut jobs = vec![(0, stages.len(), checkpoints)];
+    while let Some((from, to, free)) = jobs.pop() {
+        if to - from <= 1 || free == 0 {
+            come_back(&mut player, &stages[from..to]);
+            continue;
+        }
+        let middle = from + revolve_step(to - from, free);
+        segment_forward(&mut player, &stages[from..middle]);
+        jobs.push((from, middle, free));
+        jobs.push((middle, to, free - 1));
+    }
+    Sequence(player.sequence)
+}
+
+/// Where to put the next checkpoint: with `r` the least number of repetitions that suffices, `C(c+r-1, c)` from the left.
+fn revolve_step(length: usize, checkpoints: usize) -> usize {
+    let binomial = |n: usize, k: usize| (0..k).fold(1usize, |b, i| b.saturating_mul(n - i) / (i + 1));
+    let mut repetitions = 1;
+    while binomial(checkpoints + repetitions, checkpoints) < length {
+        repetitions += 1;
+    }
+    binomial(checkpoints + repetitions - 1, checkpoints).clamp(1, length - 1)
+}
+
+/// Plans by the chain, with options per block.
+pub(crate) fn by_chain(task: &mut Task, stages: Vec<Stage>, solver: Solver) {
+    let graph = task.request.graph;
+    // A plan that overshoots by rounding and caution may still fit.
+    let most = Bytes(task.request.budget.0.saturating_add(task.request.budget.0 / 3));
+    let clock = task.clock;
+    if let Some(table) = Table::new(graph, stages, most, &|| clock.expired()) {
+        for sequence in table.sequences() {
+            if clock.expired() {
+                return;
+            }
+            // From the largest budget down, times only grow: the first that fits is the best.
+            let fits = judge(graph, &sequence).is_ok_and(|trace| trace.peak <= task.request.budget);
+            task.offer_sequence(sequence, solver);
+            if fits {
+                return;
+            }
+        }
+    }
+}
+
+/// Rotor and its baselines.
+pub(crate) fn rotor(task: &mut Task) {
+    let graph = task.request.graph;
+    let stages = stages(graph, |graph, block| vec![keep_everything(graph, block)]);
+    tracing::info!(blocks = stages.len(), "chain");
+    let root = stages.len().isqrt().max(1);
+    for period in [root, 2, 2 * root] {
+        task.offer_sequence(periodic(graph, &stages, period), Solver::Rotor);
+    }
+    for checkpoints in 1..=stages.len().min(16) {
+        task.offer_sequence(revolve(graph, &stages, checkpoints), Solver::Rotor);
+    }
+    by_chain(task, stages, Solver::Rotor);
+}
+
+/// The curve of a graph: peak, time and sequence, each better than all with a smaller peak; largest peak first.
+pub fn curve(graph: &Graph, stages: Vec<Stage>) -> Vec<(Bytes, Time, Sequence)> {
+    let most = rk_plan::base_trace(graph).peak;
+    let Some(table) = Table::new(graph, stages, most, &|| false) else { return Vec::new() };
+    let mut points: Vec<(Bytes, Time, Sequence)> = Vec::new();
+    for sequence in table.sequences().chain([Sequence::base(graph)]) {
+        if let Ok(trace) = judge(graph, &sequence) {
+            points.push((trace.peak, trace.time, sequence));
+        }
+    }
+    points.sort_by_key(|point| (point.1, point.0));
+    let mut least = Bytes(u64::MAX);
+    points.retain(|point| {
+        let better = point.0 < least;
+        least = least.min(point.0);
+        better
+    });
+    points
+}
