@@ -15,7 +15,7 @@
 //! Rockmate solves an ILP over the stages of a block here, for a peak and a save budget; the peaks of an option are measured
 //! instead, by playing it, and handed to the dynamic program of [`crate::rotor`], which needs them as constraints. The cut
 //! problem takes microseconds where the ILP takes seconds, so a block has some dozens of options. It is solved once per class
-//! of equal blocks.
+//! of equal blocks. Blocks of two, four, ... separators are tried as well: larger blocks choose better, smaller ones nest.
 //!
 //! Source: Zhao et al., "Rockmate", ICML 2023. Not here: hierarchical partitions of large blocks (HiRemate).
 
@@ -37,15 +37,23 @@ const SUBPROBLEMS: u64 = 3000;
 
 /// Plans by blocks, options and the chain.
 pub(crate) fn rockmate(task: &mut Task) {
-    let stages = rockmate_stages(task.request.graph);
-    tracing::info!(blocks = stages.len(), "chain with options");
-    by_chain(task, stages, Solver::Rockmate);
+    let mut merge = 1;
+    while !task.clock.expired() {
+        let stages = rockmate_stages(task.request.graph, merge);
+        let blocks = stages.len();
+        tracing::info!(blocks, "chain with options");
+        by_chain(task, stages, Solver::Rockmate);
+        if blocks == 1 {
+            return;
+        }
+        merge *= 2;
+    }
 }
 
-/// The chain of a graph with several options per block.
-pub fn rockmate_stages(graph: &Graph) -> Vec<crate::rotor::Stage> {
+/// The chain of a graph, `merge` blocks in one, with several options per block.
+pub fn rockmate_stages(graph: &Graph, merge: usize) -> Vec<crate::rotor::Stage> {
     let mut classes: BTreeMap<Vec<u64>, Vec<Vec<usize>>> = BTreeMap::new();
-    stages(graph, |graph, block| {
+    stages(graph, merge, |graph, block| {
         // Kept values as positions among those of the block: the same in every block of a class.
         let values: Vec<ValueId> =
             ids(block.forward.clone()).flat_map(|node| graph.node(node).writes.clone()).collect();

@@ -83,22 +83,30 @@ pub struct Table<'a> {
     best: Vec<(u64, Step)>,
 }
 
-/// The chain with the option to keep everything that backward reads.
-pub fn stages(graph: &Graph, options: impl FnMut(&Graph, &Block) -> Vec<Vec<ValueId>>) -> Vec<Stage> {
+/// The chain, `merge` blocks in one, with the options that a function gives.
+pub fn stages(
+    graph: &Graph,
+    merge: usize,
+    options: impl FnMut(&Graph, &Block) -> Vec<Vec<ValueId>>,
+) -> Vec<Stage> {
     let mut options = options;
-    let mut blocks = chain(graph);
+    let mut blocks = merged(&chain(graph), merge.max(1));
     while blocks.len() > MOST_BLOCKS {
-        let pairs = blocks.chunks(2).map(|pair| {
-            let (first, last) = (&pair[0], &pair[pair.len() - 1]);
-            Block {
-                forward: first.forward.start..last.forward.end,
-                backward: last.backward.start..first.backward.end,
-                output: last.output,
-            }
-        });
-        blocks = pairs.collect();
+        blocks = merged(&blocks, 2);
     }
     blocks.into_iter().map(|block| stage(graph, options(graph, &block), block)).collect()
+}
+
+fn merged(blocks: &[Block], count: usize) -> Vec<Block> {
+    let chunks = blocks.chunks(count).map(|chunk| {
+        let (first, last) = (&chunk[0], &chunk[chunk.len() - 1]);
+        Block {
+            forward: first.forward.start..last.forward.end,
+            backward: last.backward.start..first.backward.end,
+            output: last.output,
+        }
+    });
+    chunks.collect()
 }
 
 /// Everything that the backward part reads of a block, and its output.
@@ -496,7 +504,7 @@ pub(crate) fn by_chain(task: &mut Task, stages: Vec<Stage>, solver: Solver) {
 /// Rotor and its baselines.
 pub(crate) fn rotor(task: &mut Task) {
     let graph = task.request.graph;
-    let stages = stages(graph, |graph, block| vec![keep_everything(graph, block)]);
+    let stages = stages(graph, 1, |graph, block| vec![keep_everything(graph, block)]);
     tracing::info!(blocks = stages.len(), "chain");
     let root = stages.len().isqrt().max(1);
     for period in [root, 2, 2 * root] {
