@@ -5,9 +5,11 @@
 //! alignment, and an interval of runs. Two buffers whose intervals meet must not overlap in the arena. The least height is
 //! dynamic storage allocation, NP-hard; the logical peak (with rounded sizes) is a lower bound.
 //!
-//! Placing: best fit, in a priority order. Four orders are tried: size × lifetime, size, lifetime (all descending), and
-//! start. Then local search on the best one: the buffer that reaches the top is placed earlier, and a step that is not
-//! worse is kept. It stops at the lower bound, or when `effort` comparisons are spent; no clock.
+//! Placing: best or lowest fit, in a priority order. Four orders are tried: size × lifetime, size, lifetime (all
+//! descending), and start. Then local search on the order: a buffer that reaches above the lower bound is placed earlier.
+//! Its measure is the sum of what all buffers reach above the bound, which says more than the height alone; steps that
+//! are not worse are kept, slightly worse ones sometimes. It stops at the lower bound, or when `effort` comparisons are
+//! spent; no clock.
 //!
 //! Source: planner.md of the project, section 11; the orders are those of the usual offline heuristics.
 //! Absent: choosing another schedule when the packing misses a budget. That is the caller's decision.
@@ -80,26 +82,77 @@ pub fn pack_with(graph: &Graph, sequence: &Sequence, trace: &Trace, alignment: B
     descending(&mut orders[0], &|item| u128::from(item.size) * length(item));
     descending(&mut orders[1], &|item| u128::from(item.size));
     descending(&mut orders[2], &|item| length(item));
-    let placements = orders.into_iter().map(|order| (place(&items, &order, u64::MAX), order));
-    let Some(((mut height, mut offsets), mut order)) = placements.min_by_key(|((height, _), _)| *height)
-    else {
-        unreachable!("four orders were tried")
-    };
-    let mut random = SplitMix(0x5eed);
-    let mut spent = 0;
-    let price = 1 + (items.len() as u64).pow(2) / 2;
-    while height > lower_bound && spent + price <= effort {
-        spent += price;
-        let candidate = promoted(&items, &order, &offsets, height, &mut random);
-        let (new_height, new_offsets) = place(&items, &candidate, height);
-        if new_height <= height {
-            (height, offsets, order) = (new_height, new_offsets, candidate);
-        }
-    }
+    let (height, offsets) = search(&items, orders, lower_bound, effort);
     for (buffer, item) in buffers.iter_mut().zip(item_of) {
         buffer.offset = Bytes(item.map_or(0, |item: usize| offsets[item]));
     }
     Arena { size: Bytes(height), lower_bound: Bytes(lower_bound), alignment, buffers }
+}
+
+/// The lowest layout found.
+fn search(items: &[Item], orders: Vec<Vec<u32>>, lower_bound: u64, effort: u64) -> (u64, Vec<u64>) {
+    let mut states: Vec<State> = Vec::new();
+    for fit in [Fit::Best, Fit::Lowest] {
+        for order in &orders {
+            let offsets = place(items, order, fit);
+            states.push(State::new(items, order.clone(), fit, offsets, lower_bound));
+        }
+    }
+    states.sort_by_key(|state| (state.height, state.excess));
+    let (mut best_height, mut best_offsets) = (states[0].height, states[0].offsets.clone());
+    let mut random = SplitMix(0x5eed);
+    let mut spent = 0;
+    let price = 1 + (items.len() as u64).pow(2) / 2;
+    // Half of the effort on the best few orders side by side, the rest on whichever came lowest.
+    let mut turn = 0;
+    while best_height > lower_bound && spent + price <= effort {
+        spent += price;
+        turn += 1;
+        let rivals = if spent < effort / 2 { states.len().min(4) } else { 1 };
+        let state = &mut states[turn % rivals];
+        let order = promoted(items, state, lower_bound, &mut random);
+        let offsets = place(items, &order, state.fit);
+        let candidate = State::new(items, order, state.fit, offsets, lower_bound);
+        let slack = if random.below(8) == 0 { state.excess / 20 } else { 0 };
+        if candidate.height < best_height {
+            (best_height, best_offsets) = (candidate.height, candidate.offsets.clone());
+        }
+        if candidate.excess <= state.excess + slack {
+            *state = candidate;
+        }
+        if spent >= effort / 2 && rivals > 1 {
+            states.sort_by_key(|state| (state.height, state.excess));
+        }
+    }
+    (best_height, best_offsets)
+}
+
+/// A priority order and what came of it.
+struct State {
+    order: Vec<u32>,
+    fit: Fit,
+    offsets: Vec<u64>,
+    height: u64,
+    /// The sum over all items of what they reach above the lower bound.
+    excess: u128,
+}
+
+impl State {
+    fn new(items: &[Item], order: Vec<u32>, fit: Fit, offsets: Vec<u64>, lower_bound: u64) -> Self {
+        let tops = items.iter().zip(&offsets).filter(|(item, _)| item.size > 0).map(|(item, offset)| offset + item.size);
+        let height = tops.clone().max().unwrap_or(0);
+        let excess = tops.map(|top| u128::from(top.saturating_sub(lower_bound))).sum();
+        Self { order, fit, offsets, height, excess }
+    }
+}
+
+/// Which of the holes that are large enough a buffer gets.
+#[derive(Clone, Copy, PartialEq)]
+enum Fit {
+    /// The smallest, else the place on top.
+    Best,
+    /// The lowest.
+    Lowest,
 }
 
 /// What is placed: a chain of buffers that share storage.
@@ -181,11 +234,10 @@ struct Placed {
     end: u32,
 }
 
-/// Best fit in the given order: the smallest hole that is large enough, else on top. Gives up above `limit`.
-fn place(items: &[Item], order: &[u32], limit: u64) -> (u64, Vec<u64>) {
+/// Places all items in the given order; returns their offsets.
+fn place(items: &[Item], order: &[u32], fit: Fit) -> Vec<u64> {
     let mut placed: Vec<Placed> = Vec::with_capacity(items.len());
     let mut offsets = vec![0; items.len()];
-    let mut height = 0;
     for &index in order {
         let item = &items[index as usize];
         if item.size == 0 {
@@ -198,34 +250,42 @@ fn place(items: &[Item], order: &[u32], limit: u64) -> (u64, Vec<u64>) {
                 let hole = other.from - top;
                 if best.is_none_or(|(smallest, _)| hole < smallest) {
                     best = Some((hole, top));
+                    if fit == Fit::Lowest {
+                        break;
+                    }
                 }
             }
             top = top.max(other.to);
         }
         let from = best.map_or(top, |(_, from)| from);
-        let to = from + item.size;
-        height = height.max(to);
-        if height > limit {
-            return (u64::MAX, offsets);
-        }
         offsets[index as usize] = from;
         let at = placed.partition_point(|other| other.from < from);
-        placed.insert(at, Placed { from, to, start, end });
+        placed.insert(at, Placed { from, to: from + item.size, start, end });
     }
-    (height, offsets)
+    offsets
 }
 
-/// The order with one buffer that reaches the top moved to an earlier place.
-fn promoted(items: &[Item], order: &[u32], offsets: &[u64], height: u64, random: &mut SplitMix) -> Vec<u32> {
-    let reaches_top = |&(_, &index): &(usize, &u32)| {
+/// The order with one of the buffers that reach above the bound moved to an earlier place.
+fn promoted(items: &[Item], state: &State, lower_bound: u64, random: &mut SplitMix) -> Vec<u32> {
+    let reaches_above = |&(_, &index): &(usize, &u32)| {
         let item = &items[index as usize];
-        item.size > 0 && offsets[index as usize] + item.size == height
+        item.size > 0 && state.offsets[index as usize] + item.size > lower_bound
     };
-    let tops: Vec<usize> =
-        order.iter().enumerate().filter(reaches_top).map(|(position, _)| position).collect();
-    let mut candidate = order.to_vec();
-    let Some(&position) = tops.get(random.below(tops.len())) else { return candidate };
-    let target = random.below(position.max(1));
+    let high: Vec<usize> =
+        state.order.iter().enumerate().filter(reaches_above).map(|(position, _)| position).collect();
+    let mut candidate = state.order.clone();
+    let Some(&position) = high.get(random.below(high.len())) else { return candidate };
+    // Just before a buffer that it meets, or anywhere earlier.
+    let item = &items[state.order[position] as usize];
+    let meets = |&at: &usize| {
+        let other = &items[state.order[at] as usize];
+        other.start <= item.end && item.start <= other.end
+    };
+    let rivals: Vec<usize> = (0..position).filter(meets).collect();
+    let target = match rivals.get(random.below(rivals.len())) {
+        Some(&rival) if random.below(4) > 0 => rival,
+        _ => random.below(position.max(1)),
+    };
     candidate[target..=position].rotate_right(1);
     // Sometimes a second, random swap: promotions alone can cycle.
     if random.below(4) == 0 {

@@ -25,7 +25,7 @@ pub fn print(graph: &Graph, arguments: &Arguments, out: &mut impl Write) -> Resu
     let any = outcomes.iter().any(|outcome| outcome.plan.is_some());
     let points = budgets.iter().zip(outcomes);
     let reports = points.map(|(&budget, outcome)| {
-        (budget, Report::new(graph, budget, &base, outcome, arguments.alignment, start))
+        (budget, Report::new(graph, budget, &base, outcome, arguments, start))
     });
     if arguments.json {
         let points = reports.map(|(_, report)| {

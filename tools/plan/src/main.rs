@@ -137,13 +137,23 @@ fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Report<'
     let base = base_trace(graph);
     let budget = budget.resolve(base.peak);
     let outcome = rk_solve::solve(&request(graph, budget, arguments));
-    Report::new(graph, budget, &base, outcome, arguments.alignment, start)
+    Report::new(graph, budget, &base, outcome, arguments, start)
+}
+
+/// The part of the time limit that is left for packing.
+const PACKING: f64 = 0.04;
+
+/// Comparisons that the packer makes in that time, about: a number that depends on the request alone, so that the same
+/// request gives the same addresses.
+fn packing_effort(limit: Duration) -> u64 {
+    let seconds = limit.as_secs_f64().min(10.0) * PACKING;
+    ((seconds * 2.5e8) as u64).clamp(1_000_000, rk_plan::arena::EFFORT)
 }
 
 fn request<'a>(graph: &'a Graph, budget: rk_plan::Bytes, arguments: &Arguments) -> Request<'a> {
     Request {
         solver: arguments.solver,
-        time_limit: arguments.time_limit,
+        time_limit: arguments.time_limit.mul_f64(1.0 - PACKING),
         seed: arguments.seed,
         threads: arguments.threads as usize,
         ..Request::new(graph, budget)

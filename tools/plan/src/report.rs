@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use rk_plan::arena::{ALIGNMENT, Arena, EFFORT, check_no_overlap, pack_with};
+use rk_plan::arena::{ALIGNMENT, Arena, check_no_overlap, pack_with};
 use rk_plan::{Bytes, Graph, Time, Trace, readable};
 use rk_solve::{BoundKind, Outcome, Status, Stop};
 use serde_json::{Value, json};
+
+use crate::{Arguments, packing_effort};
 
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
@@ -32,12 +34,13 @@ impl<'a> Report<'a> {
         budget: Bytes,
         base: &Trace,
         outcome: Outcome,
-        alignment: Option<u64>,
+        arguments: &Arguments,
         start: Instant,
     ) -> Self {
         let usual = if base.peak < ABSTRACT { Bytes(1) } else { ALIGNMENT };
-        let alignment = alignment.map_or(usual, Bytes);
-        let pack = |plan: &rk_solve::Plan| pack_with(graph, &plan.sequence, &plan.trace, alignment, EFFORT);
+        let alignment = arguments.alignment.map_or(usual, Bytes);
+        let effort = packing_effort(arguments.time_limit);
+        let pack = |plan: &rk_solve::Plan| pack_with(graph, &plan.sequence, &plan.trace, alignment, effort);
         let arena = outcome.plan.as_ref().map(pack);
         if let Some(misplaced) = arena.as_ref().and_then(|arena| check_no_overlap(arena).err()) {
             // A layout that fails its own check must never be reported as one.
@@ -141,7 +144,8 @@ impl<'a> Report<'a> {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{label:<12} {value}");
         };
-        let unit = self.graph.time_unit();
+        // Some files explain the unit at length.
+        let unit = Some(self.graph.time_unit()).filter(|unit| unit.len() <= 12).unwrap_or("ticks");
         line("graph", format!("{}, {} nodes", self.graph.name(), self.graph.len()));
         let share = |bytes: Bytes| 100.0 * bytes.0 as f64 / self.base_peak.0.max(1) as f64;
         let size = |bytes: Bytes| format!("{} ({:.1} % of the base peak)", readable(bytes), share(bytes));

@@ -1,0 +1,163 @@
+//! The command line: exit codes, the JSON object, errors that name the culprit, and the judge outside the project.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const BLOCK: &str = r#"{"name": "block", "time_unit": "us", "nodes": [
+{"id": 0, "kind": "fwd", "name": "norm", "time": 1.5, "bytes": 4096, "deps": []},
+{"id": 1, "kind": "fwd", "name": "up", "time": 1, "bytes": 8192, "deps": [0]},
+{"id": 2, "kind": "fwd", "name": "down", "time": 1, "bytes": 4096, "deps": [1]},
+{"id": 3, "kind": "fwd", "name": "add", "time": 1, "bytes": 4096, "deps": [0, 2]}]}"#;
+
+fn run(arguments: &[&str]) -> Output {
+    let binary = Path::new(env!("CARGO_BIN_EXE_rk-plan"));
+    Command::new(binary).args(arguments).env_remove("RK_LOG").output().expect("rk-plan starts")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("no signal")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// A graph file that goes away with the test.
+fn file(text: &str) -> tempfile::TempPath {
+    let file = tempfile::Builder::new().suffix(".json").tempfile().expect("a temporary file");
+    std::fs::write(file.path(), text).expect("written");
+    file.into_temp_path()
+}
+
+fn name(path: &tempfile::TempPath) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[test]
+fn a_residual_is_run_again() {
+    let graph = file(BLOCK);
+    let output = run(&[name(&graph), "--budget", "12KiB", "--json"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let report = json(&output);
+    let field = |key: &str| report[key].clone();
+    assert_eq!(field("schedule"), serde_json::json!([0, 1, 2, 0, 3]));
+    assert_eq!((field("graph"), field("n"), field("status")), ("block".into(), 4.into(), "optimal".into()));
+    assert_eq!((field("budget_bytes"), field("peak_bytes")), (12288.into(), 12288.into()));
+    assert_eq!((field("base_peak_bytes"), field("base_time"), field("time")), (16384.into(), 4.5.into(), 6.into()));
+    assert_eq!((field("overhead_pct"), field("gap_pp")), (33.333333.into(), 0.0.into()));
+    assert_eq!(field("bound_kind"), Value::from("optimal"));
+    for key in ["arena_bytes", "lower_bound_pct", "solver", "solve_seconds", "min_feasible_bytes"] {
+        assert!(!report[key].is_null(), "{key} is missing");
+    }
+}
+
+#[test]
+fn an_impossible_budget_exits_with_2_and_says_what_would_do() {
+    let graph = file(BLOCK);
+    let output = run(&[name(&graph), "--budget", "12287", "--json"]);
+    assert_eq!(code(&output), 2);
+    let report = json(&output);
+    assert_eq!((&report["status"], &report["schedule"]), (&"infeasible".into(), &Value::Null));
+    assert_eq!(report["min_feasible_bytes"], 12288);
+    let people = run(&[name(&graph), "--budget", "50%"]);
+    let text = String::from_utf8_lossy(&people.stdout).into_owned();
+    assert!(code(&people) == 2 && text.contains("12.00 KiB") && text.contains("'up'"), "{text}");
+}
+
+#[test]
+fn bad_graphs_are_refused_with_place_and_field() {
+    let refuse = |from: &str, to: &str| {
+        assert!(BLOCK.contains(from), "{from}");
+        let graph = file(&BLOCK.replacen(from, to, 1));
+        let output = run(&[name(&graph), "--budget", "50%", "--json"]);
+        assert_eq!((code(&output), output.stdout.len()), (1, 0), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        text.trim().replace(name(&graph), "GRAPH")
+    };
+    assert_eq!(
+        refuse(r#""deps": [0]}"#, r#""deps": [2]}"#),
+        "rk-plan: GRAPH: 3:75: nodes[1].deps: node 2 must come earlier in the list: a node cannot read its own or a later result (no cycles)"
+    );
+    assert_eq!(
+        refuse(r#""deps": [0, 2]"#, r#""deps": [0, 0]"#),
+        "rk-plan: GRAPH: 5:79: nodes[3].deps: 0 is there twice"
+    );
+    assert_eq!(
+        refuse(r#""time": 1.5"#, r#""time": -1.5"#),
+        "rk-plan: GRAPH: 2:50: nodes[0].time: must be a number >= 0, here it is -1.5"
+    );
+    assert_eq!(
+        refuse(r#""bytes": 8192"#, r#""bytes": 8192.5"#),
+        "rk-plan: GRAPH: 3:60: nodes[1].bytes: must be a whole number from 0 to 2^64 - 1, here it is 8192.5"
+    );
+    assert_eq!(refuse(r#""time": 1.5"#, r#""time": NaN"#), "rk-plan: GRAPH: 2:50: expected value");
+    assert_eq!(refuse(r#""id": 3"#, r#""id": 7"#), "rk-plan: GRAPH: 5:8: nodes[3].id: must equal the position 3");
+    assert_eq!(refuse(r#""bytes": 8192, "#, ""), "rk-plan: GRAPH: 3:1: nodes[1].bytes: is missing");
+    assert_eq!(refuse(r#""nodes""#, r#""knots""#), "rk-plan: GRAPH: 1:1: the graph needs a non-empty list \"nodes\"");
+    assert!(refuse("[0, 2]}]}", "[0, 2]}").starts_with("rk-plan: GRAPH: 5:"));
+}
+
+#[test]
+fn odd_but_legal_graphs_are_planned() {
+    let plan = |nodes: &str, budget: &str| {
+        let graph = file(&format!("{{\"nodes\": [{nodes}]}}"));
+        json(&run(&[name(&graph), "--budget", budget, "--json", "--time-limit", "200ms"]))
+    };
+    let one = plan(r#"{"id": 0, "kind": "other", "time": 0, "bytes": 0, "deps": []}"#, "1");
+    assert_eq!((&one["status"], &one["peak_bytes"], &one["overhead_pct"]), (&"optimal".into(), &0.into(), &0.0.into()));
+    let huge = r#"{"id": 0, "kind": "fwd", "time": 1e-3, "bytes": 1000000000000000, "deps": []},
+        {"id": 1, "kind": "fwd", "time": 2, "bytes": 1000000000000000, "deps": []}"#;
+    let apart = plan(huge, "100%");
+    assert_eq!((&apart["peak_bytes"], &apart["base_time"]), (&1_000_000_000_000_000u64.into(), &2.001.into()));
+}
+
+#[test]
+fn usage_errors_exit_with_1_and_help_with_0() {
+    let graph = file(BLOCK);
+    for wrong in [&["--budget", "5 %%"][..], &["--budget", "0"], &["--budget", "50%", "--solver", "magic"], &[]] {
+        let arguments = [&[name(&graph)], wrong].concat();
+        assert_eq!(code(&run(&arguments)), 1, "{arguments:?}");
+    }
+    assert_eq!(code(&run(&["nowhere.json", "--budget", "50%"])), 1);
+    let help = run(&["--help"]);
+    assert!(code(&help) == 0 && String::from_utf8_lossy(&help.stdout).contains("Examples:"));
+    let solvers = run(&["--list-solvers"]);
+    assert!(code(&solvers) == 0 && String::from_utf8_lossy(&solvers.stdout).contains("keep-all"));
+}
+
+/// The folder beside the checkout, or the one that RK_SHARED names.
+fn shared() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("shared"));
+    let named = std::env::var_os("RK_SHARED").map(PathBuf::from);
+    named.into_iter().chain(beside).find(|folder| folder.join("data/graphs").is_dir())
+}
+
+#[test]
+fn the_judge_outside_the_project_agrees() {
+    let Some(shared) = shared() else {
+        eprintln!("skipped: no folder `shared` beside the checkout, and RK_SHARED is not set");
+        return;
+    };
+    let judge = shared.join("tools/check_schedule.py");
+    if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no python3");
+        return;
+    }
+    for (graph, budget) in [("U-Net", "50%"), ("gpt2_L24", "40%"), ("layered100", "0.6"), ("RL100", "90%")] {
+        let graph = shared.join(format!("data/graphs/{graph}.json"));
+        let graph = graph.to_str().expect("a plain path");
+        let schedule = file("");
+        let arguments = [graph, "--budget", budget, "--json", "--time-limit", "300ms", "--schedule", name(&schedule)];
+        let output = run(&arguments);
+        assert_eq!(code(&output), 0, "{output:?}");
+        let ours = json(&output);
+        let theirs = Command::new("python3").arg(&judge).args([graph, name(&schedule), "--budget", budget]).output();
+        let theirs = json(&theirs.expect("python3 runs"));
+        assert_eq!(theirs["legal"], true);
+        for key in ["peak_bytes", "base_peak_bytes", "budget_bytes", "time", "base_time", "overhead_pct"] {
+            assert_eq!(ours[key], theirs[key], "{key} of {graph}");
+        }
+    }
+}
