@@ -15,6 +15,7 @@ use rk_plan::{Bytes, Time};
 
 use crate::anneal::Annealing;
 use crate::bounds::{Bound, HeldSet, order_free_below};
+use crate::clock::Clock;
 use crate::greedy as first_plan;
 use crate::model::Model;
 use crate::order::list_schedules;
@@ -70,7 +71,23 @@ pub(crate) fn portfolio(task: &mut Task) {
     if gap_is_large(task) {
         starts.extend(ordered_starts(task));
     }
-    // A proof needs a good plan at hand, and what it plays out is a start.
+    starts.extend(chained_starts(task));
+    search(task, starts);
+}
+
+/// The cuts alone: bounds, replays of what they hold, and chains, repaired but not searched from.
+pub(crate) fn cut(task: &mut Task) {
+    first_attempt(task);
+    bound(task);
+    if !task.is_settled() {
+        held_starts(task);
+        chained_starts(task);
+    }
+}
+
+/// A proof needs a good plan at hand, and what it plays out is a start.
+fn chained_starts(task: &mut Task) -> Vec<Best> {
+    let mut starts = Vec::new();
     for nodes in prove(task) {
         let seed = task.request.seed;
         if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, 2, &task.clock) {
@@ -78,7 +95,7 @@ pub(crate) fn portfolio(task: &mut Task) {
             starts.push(best);
         }
     }
-    search(task, starts);
+    starts
 }
 
 fn first_attempt(task: &mut Task) {
@@ -121,7 +138,9 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
     for per_mille in [10, 30, 70, 0] {
         for set in &sets {
             let nodes = replay(&task.model, &base, set.at.0, &evicted(task, set));
-            if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock) {
+            if let Some(best) =
+                first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock)
+            {
                 task.offer(&best.nodes, Solver::Cut);
                 starts.push(best);
             }
@@ -220,9 +239,10 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
         .collect();
     let mut iterations = FIRST_ROUND;
+    let threads = task.request.threads.clamp(1, 64);
     for round in 0u32.. {
-        for search in &mut searches {
-            search.run(iterations, goal, &clock);
+        run_side_by_side(&mut searches, threads, iterations, goal, &clock);
+        for search in &searches {
             task.offer(&search.best.nodes, Solver::Local);
         }
         if task.is_settled() || clock.expired() {
@@ -232,11 +252,8 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         searches.truncate(searches.len().div_ceil(2));
         iterations = iterations.saturating_mul(2);
         if gap_is_large(task) {
-            // A competitor that the moves of the local search cannot reach.
-            let seed = seed.wrapping_add(1000 + u64::from(round));
-            let mut annealing = Annealing::new(&model, &searches[0].best.nodes, budget, seed);
-            annealing.run((50 * model.len() as u64) << (round / 2).min(16), true, &clock);
-            if let Some(best) = first_plan::greedy(&model, &annealing.best, budget, seed, TRIES, &clock) {
+            let rivals = rivals(&model, &searches[0].best, budget, seed.wrapping_add(1000 * u64::from(round + 1)), round, &clock);
+            for (best, seed) in rivals {
                 task.offer(&best.nodes, Solver::Local);
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
@@ -244,4 +261,38 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
     }
     task.exhausted = false;
     task.model = model;
+}
+
+/// The same number of iterations for every search. Each depends on its own seed only, so threads change nothing else.
+fn run_side_by_side(searches: &mut [Search], threads: usize, iterations: u64, goal: u64, clock: &Clock) {
+    for group in searches.chunks_mut(threads) {
+        if let [search] = group {
+            search.run(iterations, goal, clock);
+            continue;
+        }
+        std::thread::scope(|scope| {
+            for search in group {
+                scope.spawn(|| search.run(iterations, goal, clock));
+            }
+        });
+    }
+}
+
+/// Competitors that the moves of the local search cannot reach: annealed from the best plan, and from fresh orders.
+fn rivals(model: &Model, best: &Best, budget: i64, seed: u64, round: u32, clock: &Clock) -> Vec<(Best, u64)> {
+    let moves = (50 * model.len() as u64) << (round / 2).min(16);
+    let mut starts = vec![best.nodes.clone()];
+    let mut orders = list_schedules(model, 12, seed, clock);
+    starts.extend(orders.drain(5.min(orders.len())..).take(3));
+    let mut found = Vec::new();
+    for (start, seed) in starts.iter().zip(seed..) {
+        let mut annealing = Annealing::new(model, start, budget, seed);
+        if start.len() == model.len() {
+            annealing.run(moves, false, clock);
+        }
+        annealing.run(moves, true, clock);
+        let plan = first_plan::greedy(model, &annealing.best, budget, seed, TRIES, clock);
+        found.extend(plan.map(|best| (best, seed)));
+    }
+    found
 }

@@ -73,6 +73,7 @@ fn solve_task(task: &mut Task) {
         Solver::DropAll => baseline::drop_all(task),
         Solver::Greedy => auto::greedy(task),
         Solver::Local => auto::local(task),
+        Solver::Cut => auto::cut(task),
         Solver::Ilp => stage_ilp::stage_ilp(task),
         Solver::Rotor => rotor::rotor(task),
         Solver::Rockmate => rockmate::rockmate(task),

@@ -4,15 +4,17 @@ mod oracle;
 
 use std::time::Duration;
 
-use oracle::{optimum, random_graph};
+use oracle::{optimum, optimum_in, random_graph};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rk_plan::{Bytes, Graph, Time, base_trace, judge, working_set};
+use rk_plan::{Bytes, Graph, Kind, Time, base_trace, judge, working_set};
 use rk_solve::bounds::{Proof, order_free, raise_by_chain};
 use rk_solve::chain::chain;
 use rk_solve::cut::Cutter;
+use rk_solve::kcut::fixed_order;
 use rk_solve::knapsack::{self, Limits};
 use rk_solve::milp::{End, Options};
+use rk_solve::{BoundKind, Request, Solver, solve};
 
 /// The budgets between what is surely impossible and what is surely enough.
 fn budgets(graph: &Graph) -> impl Iterator<Item = Bytes> {
@@ -111,4 +113,71 @@ fn no_schedule_beats_a_chain_of_cuts() {
     }
     eprintln!("{cells} cells, raised by the chain in {raised}, tight in {tight}");
     assert!(raised > 0 && tight * 3 > cells * 2, "{raised} raised, {tight} tight of {cells}");
+}
+
+/// The first node that the fixed-order class may not run twice, as `kcut` sees it.
+fn split(graph: &Graph) -> usize {
+    1 + graph.nodes().iter().rposition(|node| node.kind == Kind::Forward).expect("a forward node")
+}
+
+#[test]
+fn no_schedule_in_the_given_order_beats_its_bound() {
+    let (mut cells, mut raised) = (0, 0);
+    for seed in 3000..3400 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let graph = random_graph(&mut rng, 7);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budget = Bytes((least + most) / 2);
+        let Some(best) = optimum_in(&graph, budget, Some(split(&graph))) else { continue };
+        if best == graph.total_time().0 {
+            continue;
+        }
+        let bound = fixed_order(&graph, budget, Duration::from_secs(20));
+        assert!(!bound.infeasible && bound.time.0 <= best, "seed {seed}: {bound:?} against {best}");
+        cells += 1;
+        raised += usize::from(bound.time > graph.total_time());
+    }
+    eprintln!("{cells} cells, the bound says something in {raised}");
+    assert!(raised > 10, "{raised} of {cells}");
+}
+
+#[test]
+fn every_solver_is_between_the_optimum_and_the_judge() {
+    let mut found = [0; Solver::ALL.len()];
+    let mut matched = found;
+    let mut cells = 0;
+    for seed in 4000..4040 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let graph = random_graph(&mut rng, 7);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budget = Bytes((least + 2 * most) / 3);
+        let best = optimum(&graph, budget);
+        let in_order = optimum_in(&graph, budget, Some(split(&graph)));
+        cells += usize::from(best.is_some());
+        for (index, solver) in Solver::ALL.into_iter().enumerate() {
+            // These two go on until the clock stops them; the others end by themselves.
+            let endless = matches!(solver, Solver::Auto | Solver::Local);
+            let time_limit = Duration::from_millis(if endless { 250 } else { 20_000 });
+            let outcome = solve(&Request { solver, time_limit, ..Request::new(&graph, budget) });
+            let context = format!("seed {seed}, {solver}: {:?}", outcome.status);
+            match outcome.bound_kind {
+                BoundKind::FixedOrder => {
+                    assert!(in_order.is_none_or(|best| outcome.lower_bound.0 <= best), "{context}")
+                }
+                _ => assert!(best.is_none_or(|best| outcome.lower_bound.0 <= best), "{context}"),
+            }
+            let Some(plan) = outcome.plan else { continue };
+            let trace = judge(&graph, &plan.sequence).expect("legal");
+            assert!(trace.peak <= budget && trace == plan.trace, "{context}");
+            let best = best.unwrap_or_else(|| panic!("{context}: a plan where none exists"));
+            assert!(trace.time.0 >= best, "{context}: {} beats the optimum {best}", trace.time.0);
+            found[index] += 1;
+            matched[index] += usize::from(trace.time.0 == best);
+        }
+    }
+    for (index, solver) in Solver::ALL.into_iter().enumerate() {
+        eprintln!("{solver:10} found {} and matched {} of {cells}", found[index], matched[index]);
+    }
+    assert_eq!(found[0], cells, "auto finds a plan where one exists");
+    assert!(matched[0] + 2 >= cells, "auto finds the optimum of tiny graphs: {} of {cells}", matched[0]);
 }

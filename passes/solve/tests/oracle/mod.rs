@@ -16,6 +16,11 @@ type State = (u32, u32, u32);
 
 /// The least time within a budget; `None` if no schedule fits.
 pub fn optimum(graph: &Graph, budget: Bytes) -> Option<u64> {
+    optimum_in(graph, budget, None)
+}
+
+/// The same for schedules that keep the given order of first runs and run no node from `split` on twice.
+pub fn optimum_in(graph: &Graph, budget: Bytes, split: Option<usize>) -> Option<u64> {
     assert!(graph.len() <= 10 && graph.values().len() <= 20, "too large for exhaustion");
     let all = (1u32 << graph.len()) - 1;
     let mask = |values: &[ValueId]| values.iter().fold(0u32, |mask, value| mask | 1 << value.index());
@@ -55,7 +60,11 @@ pub fn optimum(graph: &Graph, budget: Bytes) -> Option<u64> {
             let (reads, writes) = (mask(&node.reads), mask(&node.writes));
             let effects_done = (0..id.index()).all(|n| !graph.nodes()[n].once || ran >> n & 1 == 1);
             let state_lost = again && node.state.0 > 0 && kept & bit == 0;
-            if reads & !alive != 0 || (node.once && (again || !effects_done)) || state_lost {
+            let out_of_order = split.is_some_and(|split| {
+                let next = ran.trailing_ones() as usize;
+                if again { id.index() >= split } else { id.index() != next }
+            });
+            if reads & !alive != 0 || (node.once && (again || !effects_done)) || state_lost || out_of_order {
                 continue;
             }
             let then = time + node.time.0;
