@@ -191,5 +191,6 @@ fn source(module: Op<'_>) -> Option<Source> {
             .unwrap_or(0),
         inputs: inputs.into_iter().filter_map(Attr::as_str).map(str::to_owned).collect(),
         inputs_file: text("inputs_file"),
+        inputs_sha256: text("inputs_sha256"),
     })
 }

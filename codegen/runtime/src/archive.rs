@@ -19,21 +19,13 @@ pub fn find(source: &Source, step_file: &Path, model: Option<&Path>) -> Result<P
         Some(path) if path.is_file() => path.to_path_buf(),
         Some(path) => return Err(RuntimeError::Model(format!("{}: no such archive", path.display()))),
         None => {
-            let here = PathBuf::from(&source.archive);
-            let beside = step_file.parent().unwrap_or(Path::new("")).join(&source.archive);
-            match [&here, &beside].into_iter().find(|p| p.is_file()) {
-                Some(path) => path.clone(),
-                None => {
-                    let mut tried = here.display().to_string();
-                    if beside != here {
-                        tried = format!("{tried}, {}", beside.display());
-                    }
-                    return Err(RuntimeError::Model(format!(
-                        "{}: the archive that it was recorded from is missing (tried {tried}); --model M.pt says where it is",
-                        step_file.display()
-                    )));
-                }
-            }
+            let lost = |tried| {
+                RuntimeError::Model(format!(
+                    "{}: the archive that it was recorded from is missing (tried {tried}); --model M.pt says where it is",
+                    step_file.display()
+                ))
+            };
+            locate(&source.archive, step_file).map_err(lost)?
         }
     };
     let found = sha256(&path)?;
@@ -52,6 +44,39 @@ pub fn find(source: &Source, step_file: &Path, model: Option<&Path>) -> Result<P
         tracing::warn!("{message}; used because --model names it");
     }
     Ok(path)
+}
+
+/// The recorded file of inputs, if the step has one, looked up like the archive.
+///
+/// # Errors
+/// When it is not there, with all places that were tried; when it is another file.
+pub fn inputs_file(source: &Source, step_file: &Path) -> Result<Option<PathBuf>, RuntimeError> {
+    let Some(file) = &source.inputs_file else { return Ok(None) };
+    let path = locate(file, step_file).map_err(|tried| {
+        let step_file = step_file.display();
+        RuntimeError::Model(format!("{step_file}: the file with its inputs is missing (tried {tried})"))
+    })?;
+    match &source.inputs_sha256 {
+        Some(recorded) if !sha256(&path)?.eq_ignore_ascii_case(recorded) => Err(RuntimeError::Model(
+            format!("{}: not the inputs that the step was recorded with; import it again", path.display()),
+        )),
+        _ => Ok(Some(path)),
+    }
+}
+
+/// A file as recorded: from the current folder, then from the folder of the step file; the error lists both.
+fn locate(recorded: &str, step_file: &Path) -> Result<PathBuf, String> {
+    let here = PathBuf::from(recorded);
+    let beside = step_file.parent().unwrap_or(Path::new("")).join(recorded);
+    if here.is_file() {
+        Ok(here)
+    } else if beside.is_file() {
+        Ok(beside)
+    } else if beside == here {
+        Err(recorded.to_owned())
+    } else {
+        Err(format!("{recorded}, {}", beside.display()))
+    }
 }
 
 /// SHA-256 of a file, 64 hexadecimal digits.

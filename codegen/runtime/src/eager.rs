@@ -22,15 +22,21 @@ pub struct Eager {
 }
 
 impl Eager {
-    /// Loads the archive onto `device` and makes the inputs that the importer made.
+    /// Loads the archive onto `device`, and the inputs from their file or made as the importer made them.
     ///
     /// # Errors
     /// When the archive or the file of inputs cannot be read, or there are more or fewer inputs than the step has.
-    pub fn load(step: &Step, source: &Source, path: &Path, device: Device) -> Result<Self, RuntimeError> {
+    pub fn load(
+        step: &Step,
+        source: &Source,
+        path: &Path,
+        inputs_file: Option<&Path>,
+        device: Device,
+    ) -> Result<Self, RuntimeError> {
         let model = |e: rk_torch::Error| RuntimeError::Model(e.message().to_owned());
         let archive = Archive::load(path, device).map_err(model)?;
-        let tensors = match &source.inputs_file {
-            Some(file) => load_tensors(Path::new(file)).map_err(model)?.into_iter().map(|(_, t)| t).collect(),
+        let tensors = match inputs_file {
+            Some(file) => in_order(load_tensors(file).map_err(model)?, archive.arguments()),
             None => made(source)?,
         };
         let names: Vec<&str> =
@@ -73,6 +79,19 @@ impl Eager {
             })
             .collect()
     }
+}
+
+/// As the importer orders them: a dict whose keys are forward's arguments is put in their order, anything else keeps
+/// its own.
+fn in_order(mut tensors: Vec<(String, Tensor)>, arguments: &[String]) -> Vec<Tensor> {
+    let belongs = |name: &str, argument: &str| {
+        name.strip_prefix(argument).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let place = |name: &str| arguments.iter().position(|argument| belongs(name, argument));
+    if tensors.iter().all(|(name, _)| place(name).is_some()) {
+        tensors.sort_by_key(|(name, _)| place(name));
+    }
+    tensors.into_iter().map(|(_, tensor)| tensor).collect()
 }
 
 /// Inputs from their specifications and the seed.

@@ -113,7 +113,8 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
     let mut eager = match &step.source {
         Some(source) => {
             let path = archive::find(source, step_file, options.model.as_deref())?;
-            Some(Eager::load(&step, source, &path, device)?)
+            let inputs = archive::inputs_file(source, step_file)?;
+            Some(Eager::load(&step, source, &path, inputs.as_deref(), device)?)
         }
         None => None,
     };

@@ -92,6 +92,9 @@ pub struct Source {
     /// File with the inputs themselves, when `rk-import --input FILE.pt` was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs_file: Option<String>,
+    /// SHA-256 of that file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs_sha256: Option<String>,
 }
 
 /// The planner's numbers (attributes `rk.budget`, `rk.peak`, ... of the scheduled function). Bytes have the scope

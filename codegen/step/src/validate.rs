@@ -50,6 +50,9 @@ pub fn validate(step: &Step) -> Result<(), Invalid> {
     origins(step).map(|_| ())
 }
 
+/// More inputs than any sensible node has: a damaged number must not ask for all memory.
+const MOST_INPUTS: u32 = 1 << 20;
+
 fn at(place: impl Into<String>, message: impl Into<String>) -> Invalid {
     Invalid { place: place.into(), message: message.into() }
 }
@@ -78,6 +81,9 @@ fn spec(spec: &TensorSpec, place: impl Fn() -> String) -> Result<(), Invalid> {
 fn nodes(step: &Step) -> Result<(), Invalid> {
     for (i, node) in step.nodes.iter().enumerate() {
         let place = format!("nodes[{i}] {:?}", node.name);
+        if node.inputs > MOST_INPUTS {
+            return Err(at(place, format!("{} inputs are more than {MOST_INPUTS}", node.inputs)));
+        }
         let mut defined = vec![true; node.inputs as usize];
         for (k, call) in node.ops.iter().enumerate() {
             let place = || format!("{place}: ops[{k}] {:?}", call.op);
@@ -152,8 +158,17 @@ enum Life {
 
 fn program(step: &Step, program: &Program) -> Result<(), Invalid> {
     let resident = step.resident();
-    if program.slots < resident || program.slots as usize > 64 * (1 << 20) {
-        let message = format!("{} slots cannot hold {resident} arguments and constants", program.slots);
+    let assigned = |instr: &Instr| match instr {
+        Instr::Run(run) => run.outputs.len() + usize::from(run.state_out.is_some()),
+        Instr::Drop(_) => 0,
+    };
+    let most = program.instrs.iter().map(assigned).sum::<usize>()
+        + program.epilogue.iter().map(|call| call.results.len()).sum::<usize>();
+    if program.slots < resident || (program.slots - resident) as usize > most {
+        let message = format!(
+            "{} slots, but {resident} arguments and constants and at most {most} assigned ones",
+            program.slots
+        );
         return Err(at("program.slots", message));
     }
     let mut life = vec![Life::Unborn; program.slots as usize];

@@ -110,3 +110,49 @@ fn a_missing_file_and_an_unwritable_folder() {
     assert!(matches!(rk_step::read(&absent), Err(StepError::Io { .. })));
     assert!(matches!(rk_step::write(&sample::block(), &absent), Err(StepError::Io { .. })));
 }
+
+/// Damage of any kind is refused or harmless, and never a panic or a request for all memory.
+#[test]
+fn damaged_files_do_not_panic() {
+    let whole = text();
+    let mut rng = 1u64;
+    let mut draw = |n: usize| {
+        rng = rng.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (rng >> 33) as usize % n
+    };
+    let scraps = [
+        "0",
+        "-1",
+        "99",
+        "4294967295",
+        "1e999",
+        "null",
+        "[]",
+        "{}",
+        "true",
+        "\"x\"",
+        "",
+        ",",
+        "[[",
+        "{\"v\":5}",
+    ];
+    let (mut refused, mut read) = (0, 0);
+    for _ in 0..4000 {
+        let mut damaged = whole.clone().into_bytes();
+        let start = draw(damaged.len());
+        let end = (start + draw(4)).min(damaged.len());
+        damaged.splice(start..end, scraps[draw(scraps.len())].bytes());
+        match file::parse(&damaged, "damaged.rkx") {
+            Ok(step) => {
+                read += 1;
+                rk_step::explain(&step).unwrap();
+                rk_step::original(&step).unwrap();
+            }
+            Err(e) => {
+                refused += 1;
+                assert_eq!(e.to_string().lines().count(), 1, "{e}");
+            }
+        }
+    }
+    assert!(refused > 3000 && read > 50, "{refused} refused, {read} read");
+}

@@ -174,6 +174,7 @@ fn the_archive() {
         seed: 0,
         inputs: vec!["f32[16,32]".into()],
         inputs_file: None,
+        inputs_sha256: None,
     });
     let missing = Folder::new().with("net.rkx", &step);
     let other = Folder::new().with("net.rkx", &step).text("net.pt", "other weights");

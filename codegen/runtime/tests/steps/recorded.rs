@@ -35,6 +35,7 @@ pub fn step(path: &Path, seed: u64) -> Step {
         seed,
         inputs: specs.iter().map(ToString::to_string).collect(),
         inputs_file: None,
+        inputs_sha256: None,
     });
     rk_step::validate::validate(&step).unwrap();
     step
