@@ -139,7 +139,11 @@ struct State {
 
 impl State {
     fn new(items: &[Item], order: Vec<u32>, fit: Fit, offsets: Vec<u64>, lower_bound: u64) -> Self {
-        let tops = items.iter().zip(&offsets).filter(|(item, _)| item.size > 0).map(|(item, offset)| offset + item.size);
+        let tops = items
+            .iter()
+            .zip(&offsets)
+            .filter(|(item, _)| item.size > 0)
+            .map(|(item, offset)| offset + item.size);
         let height = tops.clone().max().unwrap_or(0);
         let excess = tops.map(|top| u128::from(top.saturating_sub(lower_bound))).sum();
         Self { order, fit, offsets, height, excess }
@@ -336,7 +340,9 @@ pub fn check_no_overlap(arena: &Arena) -> Result<(), Misplaced> {
     let mut events: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * arena.buffers.len());
     for (index, buffer) in arena.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes.0 > 0) {
         let top = buffer.offset.0.checked_add(buffer.bytes.0);
-        if top.is_none_or(|top| top > arena.size.0) || buffer.offset.0 % arena.alignment.0.max(1) != 0 {
+        if top.is_none_or(|top| top > arena.size.0)
+            || !buffer.offset.0.is_multiple_of(arena.alignment.0.max(1))
+        {
             return Err(Misplaced::Outside { buffer: index });
         }
         // At the same run, what ended the run before leaves (false) before what starts enters (true).

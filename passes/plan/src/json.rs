@@ -244,7 +244,7 @@ impl<'a> Place<'_, 'a> {
             digits = digits.checked_mul(10).ok_or_else(wrong)?;
             scale += 1;
         }
-        while scale > 0 && digits % 10 == 0 && digits != 0 {
+        while scale > 0 && digits.is_multiple_of(10) && digits != 0 {
             (digits, scale) = (digits / 10, scale - 1);
         }
         let scale = if digits == 0 { 0 } else { u32::try_from(scale).map_err(|_| wrong())? };

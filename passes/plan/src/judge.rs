@@ -259,7 +259,7 @@ pub fn judge_schedule(graph: &Graph, schedule: &Schedule, budget: Option<Bytes>)
             }
             Step::Run { node, again, overwrite } => {
                 let about = graph.nodes().get(node.index()).ok_or(Illegal::Unknown { step })?;
-                for &value in about.reads.iter().filter(|value| !live[value.index()]) {
+                if let Some(&value) = about.reads.iter().find(|value| !live[value.index()]) {
                     if let Some((at, by)) = overwritten[value.index()] {
                         let (value, read_at) = (Some(value), Some(step));
                         return Err(Illegal::S6Overwritten { step: at, node: by, value, read_at });

@@ -36,7 +36,7 @@ fn graphs(nodes: std::ops::Range<usize>, features: Features) -> impl Strategy<Va
             let output = |bytes, pinned| OutputSpec { name: String::new(), bytes: Bytes(bytes), pinned };
             spec.outputs.push(output(bytes, false));
             if features == Features::All {
-                let on = |bit: u32, rate: u64| (dice >> bit) % rate == 0;
+                let on = |bit: u32, rate: u64| (dice >> bit).is_multiple_of(rate);
                 spec.outputs[0].pinned = on(3, 9);
                 spec.workspace = Bytes(if on(7, 3) { dice % 5 } else { 0 });
                 spec.state = Bytes(if on(11, 6) { 3 } else { 0 });
