@@ -140,23 +140,22 @@ impl Search {
         }
         let (mut best, mut victim) = (f64::INFINITY, None);
         let prune = self.may_prune();
-        let (by_size, by_staleness) = (self.heuristic.by_size, self.heuristic.by_staleness);
-        // Everything above this may be skipped. Infinite until a finite score is known.
-        let mut bound = f64::INFINITY;
+        // What scores above this may be skipped. Infinite until a finite score is known.
+        let mut bound = if prune { self.first_bound(tables, pool, clock) } else { f64::INFINITY };
         let mut stopped = None;
         for (at, entry) in pool.entries().iter().enumerate() {
-            let size = if by_size { entry.size as f64 } else { 1.0 };
-            let staleness = if by_staleness { (clock - entry.stamp) as f64 } else { 1.0 };
             // The product is NaN when an infinite bound meets a denominator of 0, and then nothing is skipped. A score
             // of 0, which ends the pass, is never skipped: while pruning, no bound is negative.
-            if prune && entry.floor > bound * (size * staleness) {
+            if prune && entry.floor > bound * self.denominator(entry, clock) {
                 continue;
             }
             let Some(storage) = entry.storage() else { continue };
-            let score = self.score(tables, storage, clock);
+            let Some(score) = self.score(tables, storage, clock, bound) else { continue };
             if score <= best {
                 (best, victim) = (score, Some(storage));
-                bound = best + best.abs() * SLACK;
+                if prune {
+                    bound = bound.min(best + best.abs() * SLACK);
+                }
             }
             if score == 0.0 {
                 stopped = Some(at);
@@ -178,8 +177,32 @@ impl Search {
         self.scan == Scan::Pruned && bounded
     }
 
-    /// The exact score. Integers stay below 2^53 (see `program`), so f64 compares them exactly, too.
-    fn score(&mut self, tables: &Tables, storage: u32, clock: u64) -> f64 {
+    fn denominator(&self, entry: &Entry, clock: u64) -> f64 {
+        let size = if self.heuristic.by_size { entry.size as f64 } else { 1.0 };
+        let staleness = if self.heuristic.by_staleness { (clock - entry.stamp) as f64 } else { 1.0 };
+        size * staleness
+    }
+
+    /// The score of the storage whose lower bound is smallest, a little enlarged: no victim scores more. Only where
+    /// an exact numerator costs more than a pass over the pool.
+    fn first_bound(&mut self, tables: &Tables, pool: &Pool, clock: u64) -> f64 {
+        if matches!(self.memory, Memory::Nothing) {
+            return f64::INFINITY;
+        }
+        let (mut lowest, mut first) = (f64::INFINITY, None);
+        for entry in pool.entries().iter() {
+            let bound = entry.floor / self.denominator(entry, clock);
+            if bound < lowest && entry.storage().is_some() {
+                (lowest, first) = (bound, entry.storage());
+            }
+        }
+        let score = first.and_then(|storage| self.score(tables, storage, clock, f64::INFINITY));
+        score.map_or(f64::INFINITY, |score| score + score * SLACK)
+    }
+
+    /// The exact score, or `None` if it is above the bound. Integers stay below 2^53 (see `program`), so f64 compares
+    /// them exactly, too.
+    fn score(&mut self, tables: &Tables, storage: u32, clock: u64, bound: f64) -> Option<f64> {
         let s = storage as usize;
         let own = tables.compute[s];
         let mut stamp = tables.stamp[s];
@@ -199,16 +222,19 @@ impl Search {
                 stamp = stamp.max(last);
                 (own + time) as i64
             }
-            (Numerator::LastAccess, _) => return stamp as f64,
+            (Numerator::LastAccess, _) => return Some(stamp as f64),
             (Numerator::One, _) => 1,
             (_, Memory::Nothing) => own as i64,
         };
         if !self.heuristic.by_size && !self.heuristic.by_staleness {
-            return numerator as f64;
+            return Some(numerator as f64);
         }
-        let size = if self.heuristic.by_size { u128::from(tables.size[s]) } else { 1 };
-        let staleness = if self.heuristic.by_staleness { u128::from(clock - stamp) } else { 1 };
-        quotient(numerator, size * staleness)
+        let size = if self.heuristic.by_size { tables.size[s] } else { 1 };
+        let staleness = if self.heuristic.by_staleness { clock - stamp } else { 1 };
+        if numerator as f64 > bound * (size as f64 * staleness as f64) {
+            return None;
+        }
+        Some(quotient(numerator, u128::from(size) * u128::from(staleness)))
     }
 }
 

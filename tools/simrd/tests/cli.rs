@@ -98,7 +98,7 @@ fn errors_name_the_file_the_line_and_the_reason() {
     let lines: Vec<&str> = LOG.lines().collect();
     let broken = LOG.replace("\"MEMORY\":\"100\"", "\"MEMORY\":\"-100\"");
     check("negative.log", broken.as_bytes(), ":11: MEMORY must be a whole number of at least 0, not '-100'");
-    check("cut.log", LOG[..200].as_bytes(), ":4: not a log line: EOF while parsing");
+    check("cut.log", &LOG.as_bytes()[..200], ":4: not a log line: EOF while parsing");
     check(
         "ends.log",
         lines[..5].join("\n").as_bytes(),
