@@ -36,6 +36,7 @@ class Interpreter {
   std::vector<PathRange>* ranges = nullptr;
   // When set, called once with each tensor that is baked into the trace, before its first use.
   std::function<void(const at::Tensor&)> on_constant;
+  void forget_constants() { seen_constants_.clear(); }
   // When set, assignments to attributes are refused: a recording cannot express them.
   bool refuse_assignment = false;
 

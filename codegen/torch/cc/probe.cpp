@@ -17,9 +17,7 @@ int64_t Probe::memory() const {
 
 int64_t Probe::memory_peak() const {
   if (device.is_cuda()) return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].peak;
-  int64_t current = 0, peak = 0, count = 0;
-  rk_memory_read(&current, &peak, &count);
-  return peak;
+  return rk_memory_thread_peaks();
 }
 
 void Probe::reset_peak() const {

@@ -154,7 +154,7 @@ struct Probe {
   explicit Probe(c10::Device device) : device(device) {}
   c10::Device device;
   int64_t memory() const;      // bytes now
-  int64_t memory_peak() const; // since reset
+  int64_t memory_peak() const; // since reset; on the CPU an upper bound that does not depend on timing
   void reset_peak() const;
   void synchronize() const;
   std::vector<uint8_t> generator() const; // enough of its state to see whether something was drawn

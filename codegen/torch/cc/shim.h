@@ -86,6 +86,8 @@ const char* rk_memory_install(void);
 void rk_memory_read(int64_t* current, int64_t* peak, int64_t* count);
 // Sets the peak to the current level.
 void rk_memory_reset_peak(void);
+// The sum of the threads' own peaks since the last reset: at least the peak, whatever the threads' timing.
+int64_t rk_memory_thread_peaks(void);
 
 // ---- device.cpp
 // Seeds the default generator of the device (type 0 cpu, 1 cuda).

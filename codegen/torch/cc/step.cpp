@@ -211,6 +211,7 @@ const char* rk_step_record(RkStep* step, int32_t repeats, uint8_t** out, size_t*
     rk::Recorder recorder(step->archive.device, [step] { return step->where(); });
     step->declare(recorder);
     step->interpreter.ranges = &step->ranges;
+    step->interpreter.forget_constants();
     step->interpreter.on_constant = [&](const at::Tensor& tensor) { recorder.constant(tensor); };
     step->interpreter.refuse_assignment = true;
     struct Reset {

@@ -61,7 +61,8 @@ pub struct RecordedOp {
     pub random: bool,
     /// Whether it belongs to the backward pass.
     pub backward: bool,
-    /// Bytes that it needed only while it ran: allocator peak minus level before minus storages it left.
+    /// Bytes that it needed only while it ran: allocator peak minus level before minus storages it left. When
+    /// several threads allocate, the sum of their own peaks counts: no run can need more.
     pub workspace: u64,
     /// Median time in nanoseconds, when measured.
     pub nanos: Option<u64>,
