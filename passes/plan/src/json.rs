@@ -94,6 +94,10 @@ struct RawOutput<'a> {
 /// [`JsonError`] for syntax, for missing or impossible fields, and for what [`GraphBuilder`] refuses.
 pub fn read(text: &str) -> Result<Graph, JsonError> {
     let source = Source { text };
+    let object = |raw: &str| raw.trim_start().starts_with('{');
+    if !object(text) {
+        return Err(source.at(text, String::new(), "the graph must be a JSON object".into()));
+    }
     let graph: RawGraph =
         serde_json::from_str(text).map_err(|error| source.syntax(&error, 0, String::new()))?;
     let nodes = graph.nodes.unwrap_or_default();
@@ -108,6 +112,9 @@ pub fn read(text: &str) -> Result<Graph, JsonError> {
     let mut raw = Vec::with_capacity(nodes.len());
     let mut times = Vec::with_capacity(nodes.len());
     for (position, node) in nodes.iter().enumerate() {
+        if !object(node.get()) {
+            return Err(source.at(node.get(), format!("nodes[{position}]: "), "must be an object".into()));
+        }
         let parsed: RawNode = source.parse(node, || format!("nodes[{position}]"))?;
         let at = Place { source: &source, node, position };
         times.push(at.time(parsed.time)?);
