@@ -102,7 +102,8 @@ fn search(items: &[Item], orders: Vec<Vec<u32>>, lower_bound: u64, effort: u64) 
     let (mut best_height, mut best_offsets) = (states[0].height, states[0].offsets.clone());
     let mut random = SplitMix(0x5eed);
     let mut spent = 0;
-    let price = 1 + (items.len() as u64).pow(2) / 2;
+    // Placing compares all pairs; finding a move looks at each item some dozen times.
+    let price = 1 + items.len() as u64 * (items.len() as u64 + 60);
     // Half of the effort on the best few orders side by side, the rest on whichever came lowest.
     let mut turn = 0;
     while best_height > lower_bound && spent + price <= effort {
@@ -279,6 +280,10 @@ fn promoted(items: &[Item], state: &State, lower_bound: u64, random: &mut SplitM
         state.order.iter().enumerate().filter(reaches_above).map(|(position, _)| position).collect();
     let mut candidate = state.order.clone();
     let Some(&position) = high.get(random.below(high.len())) else { return candidate };
+    if random.below(2) == 0 {
+        swap_in_pile(items, state, position, &mut candidate, random);
+        return candidate;
+    }
     // Just before a buffer that it meets, or anywhere earlier.
     let item = &items[state.order[position] as usize];
     let meets = |&at: &usize| {
@@ -297,6 +302,30 @@ fn promoted(items: &[Item], state: &State, lower_bound: u64, random: &mut SplitM
         candidate.swap(one, other);
     }
     candidate
+}
+
+/// Exchanges the places of one of the buffers on which a high one rests, and of another of them or of any.
+fn swap_in_pile(items: &[Item], state: &State, top: usize, order: &mut [u32], random: &mut SplitMix) {
+    let (mut pile, mut next) = (vec![top], 0);
+    while let Some(&position) = pile.get(next) {
+        next += 1;
+        let index = state.order[position] as usize;
+        let (item, bottom) = (&items[index], state.offsets[index]);
+        for (below, &other) in state.order.iter().enumerate() {
+            let under = &items[other as usize];
+            let touches = under.size > 0 && state.offsets[other as usize] + under.size == bottom;
+            if touches && under.start <= item.end && item.start <= under.end && !pile.contains(&below) {
+                pile.push(below);
+            }
+        }
+        // Deep piles are mostly the same at the bottom.
+        if pile.len() > 24 {
+            break;
+        }
+    }
+    let one = pile[random.below(pile.len())];
+    let other = if random.below(2) == 0 { pile[random.below(pile.len())] } else { random.below(order.len()) };
+    order.swap(one, other);
 }
 
 /// Steele, Lea and Flood's SplitMix64: enough for shuffling, without a dependency. The seed is fixed.
