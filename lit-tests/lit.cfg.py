@@ -32,8 +32,10 @@ config.substitutions.append(("%shared", os.environ.get("RK_SHARED") or os.path.j
 
 if not os.path.exists(os.path.join(tools, "rk-opt")):
     sys.exit("lit: %s/rk-opt is missing; build it first: cargo build --release -p rk-opt -p rk-plugin" % tools)
-# Tests that need the plugin or rk-translate say REQUIRES.
+# Tests that need the plugin, rk-translate or the language server say REQUIRES.
 if os.path.exists(plugin):
     config.available_features.add("plugin")
 if os.path.exists(os.path.join(tools, "rk-translate")):
     config.available_features.add("rk-translate")
+if os.path.exists(os.path.join(tools, "rk-lsp-server")):
+    config.available_features.add("lsp")

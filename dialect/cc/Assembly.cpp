@@ -332,7 +332,10 @@ void rk::AtenOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
     setName(getResult(0), name);
 }
 
-void rk::WriteOp::getAsmResultNames(OpAsmSetValueNameFn setName) { setName(getOutput(), "write"); }
+void rk::WriteOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if (getNumResults() > 0)
+    setName(getResult(0), "write");
+}
 
 // `%bn1, %bn1.1, %bn1.state`: the node's name, the number of a further result, the generator.
 void rk::RunOp::getAsmResultNames(OpAsmSetValueNameFn setName) {

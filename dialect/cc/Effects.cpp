@@ -55,7 +55,8 @@ void rk::ConstantOp::getEffects(Effects &effects) {
 
 void rk::WriteOp::getEffects(Effects &effects) {
   readsInputs(getInputsMutable(), effects);
-  effects.emplace_back(MemoryEffects::Allocate::get(), cast<OpResult>(getOutput()));
+  for (OpResult result : getResults())
+    effects.emplace_back(MemoryEffects::Allocate::get(), result);
   bool random = false;
   getBody().walk([&](AtenOp call) { random |= call.getRandom(); });
   if (random)

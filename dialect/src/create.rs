@@ -133,10 +133,16 @@ pub fn constant<'c>(value: Attr<'c>, at: At<'c>, location: Location<'c>) -> Cons
     typed(ConstantOp::of(op))
 }
 
-/// Makes `rk.write` with an empty body: append to [`WriteOp::body`], and end it with [`yield_`]. Operand 0 is the old version.
-pub fn write<'c>(operands: &[Value<'c>], at: At<'c>, location: Location<'c>) -> WriteOp<'c> {
+/// Makes `rk.write` with an empty body: append to [`WriteOp::body`], and end it with [`yield_`]. Operand 0 is the old version;
+/// `more` are the types of what the body yields behind the new one.
+pub fn write<'c>(
+    operands: &[Value<'c>],
+    more: &[Type<'c>],
+    at: At<'c>,
+    location: Location<'c>,
+) -> WriteOp<'c> {
     let types: Vec<_> = operands.iter().map(|value| value.ty()).collect();
-    let results: Vec<_> = types.first().copied().into_iter().collect();
+    let results: Vec<_> = types.first().into_iter().chain(more).copied().collect();
     typed(WriteOp::of(new_op(WriteOp::NAME, location, operands, &results, &[], &[&types], at)))
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::names;
 use crate::ops::{self, AtenOp, ConstantOp, DropOp, NodeOp, RunOp, StepOp};
-use crate::raw::{Op, Value};
+use crate::raw::{Block, Op, Value};
 
 /// How the life of a value ends before the step does, and at which op.
 #[derive(Clone, Copy)]
@@ -79,6 +79,15 @@ impl<'c> Schedule<'c> {
         }
         first
     }
+}
+
+/// Whether every op of the block uses only what stands before it, as MLIR checks last of all. Until then a value may be
+/// its own base, and a walk up its chain would not end.
+pub(crate) fn is_ordered(block: Block<'_>) -> bool {
+    block.ops().into_iter().all(|op| {
+        let sources = op.operands().into_iter().filter_map(Value::producer);
+        sources.filter(|(source, _)| source.block() == Some(block)).all(|(source, _)| source.is_before(op))
+    })
 }
 
 /// The value that owns the storage: itself, or the base of the chain of views.

@@ -21,7 +21,7 @@ use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::ops::{DropOp, NodeOp, RunOp, StepOp};
 use crate::raw::{Op, Value};
-use crate::schedule::{Death, Schedule, base, is_production, is_same, user};
+use crate::schedule::{Death, Schedule, base, is_ordered, is_production, is_same, user};
 
 /// Checks every law; false after an error was reported.
 pub(crate) fn schedule(step: StepOp<'_>) -> bool {
@@ -30,6 +30,10 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
         let message = format!("a scheduled step is one block of code, '{}' has {blocks}", step.symbol());
         Diagnostic::error(step.op().location(), message).report();
         return false;
+    }
+    if !is_ordered(step.body()) {
+        // MLIR's own verifier of dominance says so.
+        return true;
     }
     let schedule = Schedule::of(step);
     let laws = [s1_operands_are_live, s2_drops_once, s3_dropped_or_returned, s4_again_reproduces];

@@ -4,6 +4,7 @@ use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::ops::{AtenOp, NodeOp, RunOp, WriteOp, YieldOp};
 use crate::raw::{Attr, Block, Op, Type, Value};
+use crate::schedule::is_ordered;
 
 type Verdict<'c> = Result<(), Diagnostic<'c>>;
 
@@ -131,6 +132,9 @@ fn argument_behind(value: Value<'_>) -> Option<usize> {
 
 /// The first call in a body that writes to an argument other than `allowed`, with that argument.
 fn undeclared_write<'c>(body: Block<'c>, allowed: Option<usize>) -> Option<(AtenOp<'c>, usize)> {
+    if !is_ordered(body) {
+        return None;
+    }
     body.ops().into_iter().filter_map(AtenOp::of).find_map(|call| {
         let written = call.writes().into_iter().filter_map(|index| call.op().operand(index));
         let argument = written.filter_map(argument_behind).find(|&argument| Some(argument) != allowed)?;
@@ -145,7 +149,7 @@ fn yielded<'c>(op: Op<'c>, body: Block<'c>) -> Result<Vec<Value<'c>>, Diagnostic
     }
 }
 
-/// rk.write: the body takes the operands, mutates the first and yields it.
+/// rk.write: the body takes the operands, mutates the first and yields it, perhaps with what else it made.
 fn write(write: WriteOp<'_>) -> Verdict<'_> {
     let op = write.op();
     let Some(old) = write.old() else {
@@ -164,10 +168,18 @@ fn write(write: WriteOp<'_>) -> Verdict<'_> {
         return refuse(op, format!("the new version has another type than the old one, {}", old.ty()));
     }
     let ends = yielded(op, body)?;
-    if ends.len() != 1 || ends.first() != body.arguments().first() {
+    if ends.first() != body.arguments().first() {
         return refuse(
             op,
             "the body of 'rk.write' yields its first argument, which it mutates in place".to_owned(),
+        );
+    }
+    let (yields, results): (Vec<_>, Vec<_>) =
+        (ends.iter().map(|value| value.ty()).collect(), op.results().into_iter().map(Value::ty).collect());
+    if yields != results {
+        return refuse(
+            op,
+            format!("the body of 'rk.write' yields {}, its results are {}", list(&yields), list(&results)),
         );
     }
     if let Some((call, argument)) = undeclared_write(body, Some(0)) {

@@ -74,6 +74,9 @@ def Rk_WriteOp : Rk_Op<"write", [Rk_Effects, Rk_ResultNames, IsolatedFromAbove, 
     views, and yields it. As a value operation it leaves the old version intact; whether the storage is really reused is
     the schedule's decision.
 
+    What else the body makes may be yielded behind it: an operator that writes to two values works on the first, and on a
+    copy of the second that it yields.
+
     ```mlir
     %y1 = rk.write(%y0, %src) {
     ^bb0(%y: tensor<4x2xf32>, %s: tensor<4x1xf32>):
@@ -84,7 +87,7 @@ def Rk_WriteOp : Rk_Op<"write", [Rk_Effects, Rk_ResultNames, IsolatedFromAbove, 
     ```
   }];
   let arguments = (ins Variadic<Rk_Tensor>:$inputs);
-  let results = (outs Rk_Tensor:$output);
+  let results = (outs Variadic<Rk_Tensor>:$outputs);
   let regions = (region SizedRegion<1>:$body);
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;
