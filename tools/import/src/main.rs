@@ -30,6 +30,10 @@ Exit codes:
   5  an operator of the step cannot be imported
   6  the output cannot be written";
 
+// Not a doc comment: rustdoc would take the brackets for links.
+const INPUT_HELP: &str =
+    "One per input: type and shape, and for integers a range: f32[8,3,224,224], i64[2,64]:0..50257";
+
 /// Turns an archive of torch.jit.trace into one training step in rk's IR, stage raw.
 ///
 /// The step is run once, forward, loss and backward, and every operator that ran is written down. Without
@@ -40,8 +44,7 @@ struct Arguments {
     /// The archive, from torch.jit.trace(model, sample).save(...).
     #[arg(value_name = "MODEL.pt")]
     model: PathBuf,
-    /// One per input: type and shape, and for integers a range: f32[8,3,224,224], i64[2,64]:0..50257.
-    #[arg(long, value_name = "TYPE[SHAPE]", conflicts_with = "inputs")]
+    #[arg(long, value_name = "TYPE[SHAPE]", conflicts_with = "inputs", help = INPUT_HELP)]
     input: Vec<InputSpec>,
     /// A file of torch.save with the inputs: a tensor, a tuple, a list, or a dict by argument name.
     #[arg(long, value_name = "FILE.pt")]

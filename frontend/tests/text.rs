@@ -1,0 +1,53 @@
+//! The text that people read: small modules as snapshots, without what differs between machines.
+
+mod common;
+
+use rk_frontend::{Device, ImportOptions, InputSource, LossSpec, import};
+
+/// Imports a model; digests, thread counts and costs are blanked out.
+fn module(name: &str, loss: LossSpec) -> Option<String> {
+    let folder = common::archives()?;
+    let _turn = common::turn();
+    let options = ImportOptions {
+        archive: folder.join(format!("{name}.pt")),
+        inputs: InputSource::Traced,
+        loss,
+        device: Device::Cpu,
+        measure: 0,
+        seed: 0,
+    };
+    let text = import(&options, &mut |_| {}).unwrap().text;
+    let text = text.replace(&format!("{}/", folder.display()), "");
+    let text = blank(&text, "sha256 = \"", "\"");
+    let text = blank(&text, "threads = ", " ");
+    Some(blank(&text, "cost <", ">"))
+}
+
+/// Replaces what stands between `open` and `close` by three dots.
+fn blank(text: &str, open: &str, close: &str) -> String {
+    let mut parts = text.split(open);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.find(close).map_or("", |end| &part[end..]);
+        out.push_str(&format!("{open}...{rest}"));
+    }
+    out
+}
+
+#[test]
+fn a_perceptron() {
+    let Some(text) = module("mlp", LossSpec::Mean) else { return };
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn dropout_twice() {
+    let Some(text) = module("dropout_difference", LossSpec::None) else { return };
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn tied_weights_and_nested_outputs() {
+    let Some(text) = module("tied", LossSpec::Output(0)) else { return };
+    insta::assert_snapshot!(text);
+}
