@@ -9,16 +9,6 @@ func.func @metadata(%x: tensor<2x3xf32>) -> tensor<3x2xf32, #rk.strided<[1, 3]>>
 
 // -----
 
-func.func @two_targets(%x: tensor<2xf32>) -> tensor<2xf32> attributes {rk.stage = #rk.stage<raw>} {
-  %a = rk.aten "aten.relu.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
-  %b = rk.aten "aten.neg.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
-  // expected-error @below {{'aten.frexp.Tensor_out' writes to two values at once, which rk cannot express}}
-  %c:2 = rk.aten "aten.frexp.Tensor_out"(%x, %a, %b) writes(1, 2) aliases(1, 2) : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
-  return %c#0 : tensor<2xf32>
-}
-
-// -----
-
 func.func @foreign(%x: tensor<2xf32>) -> tensor<2xf32> attributes {rk.stage = #rk.stage<raw>} {
   // expected-error @below {{'arith.addf' is not an op of stage raw}}
   %y = arith.addf %x, %x : tensor<2xf32>

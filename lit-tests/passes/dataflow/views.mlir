@@ -39,3 +39,20 @@ func.func @batch_norm(%x: tensor<4x2x3xf32>, %mean: tensor<2xf32> {rk.role = "bu
       : (tensor<4x2x3xf32>, tensor<2xf32>, tensor<2xf32>) -> (tensor<4x2x3xf32>, tensor<2xf32>, tensor<2xf32>)
   return %y#0 : tensor<4x2x3xf32>
 }
+
+// Two values written at once: the first in place, the second through a copy; a result that is neither is yielded as well.
+// CHECK-LABEL: func.func @two_targets
+// CHECK:         %[[A:.*]] = rk.aten "aten.neg.default"
+// CHECK:         %[[B:.*]] = rk.aten "aten.exp.default"
+// CHECK:         %[[W:.*]]:3 = rk.write(%[[A]], %[[B]], %{{.*}})
+// CHECK-NEXT:    ^bb0(%[[X:.*]]: tensor<2xf32>, %[[Y:.*]]: tensor<2xf32>, %[[Z:.*]]: tensor<2xf32>):
+// CHECK-NEXT:      %[[COPY:.*]] = rk.aten "aten.clone.default"(%[[Y]], none)
+// CHECK-NEXT:      %[[MADE:.*]] = rk.aten "mylib.both.default"(%[[Z]], %[[X]], %[[COPY]]) writes(1, 2)
+// CHECK-NEXT:      rk.yield %[[X]], %[[COPY]], %[[MADE]]
+// CHECK:         return %[[W]]#0, %[[W]]#1, %[[W]]#2
+func.func @two_targets(%x: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) attributes {rk.stage = #rk.stage<raw>} {
+  %a = rk.aten "aten.neg.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %b = rk.aten "aten.exp.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  %c = rk.aten "mylib.both.default"(%x, %a, %b) writes(1, 2) : (tensor<2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %a, %b, %c : tensor<2xf32>, tensor<2xf32>, tensor<2xf32>
+}

@@ -30,7 +30,7 @@ use rk_dialect::create::{self, AtenCall};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{AtenOp, ConstantOp, StepOp};
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Arg, At, Location, Op, Stage, Value, names};
+use rk_dialect::{Arg, At, Location, Op, Stage, Value};
 
 use crate::dead::erase_dead;
 use crate::shape_only::without_shape_operands;
@@ -170,8 +170,12 @@ impl<'a, 'c> Rewriter<'a, 'c> {
             let place = operands.get(index).and_then(|value| rewriter.places.get(value));
             place.map(|place| place.root).filter(|&root| !rewriter.roots[root].resident)
         };
-        let mut targets: Vec<usize> = writes.iter().filter_map(|&index| fresh(self, index)).collect();
-        targets.dedup();
+        let mut targets: Vec<usize> = Vec::new();
+        for root in writes.iter().filter_map(|&index| fresh(self, index)) {
+            if !targets.contains(&root) {
+                targets.push(root);
+            }
+        }
         for (result, base) in call.aliases().into_iter().enumerate() {
             // `t_`, `squeeze_` and the like change what their operand looks like, not what it holds.
             let Some(base) = base.filter(|base| writes.contains(base)) else { continue };
@@ -180,14 +184,10 @@ impl<'a, 'c> Rewriter<'a, 'c> {
                 return Err(Diagnostic::error(call.op().location(), message).into());
             }
         }
-        match targets[..] {
-            [] => self.keep(call, at),
-            [root] => self.write(call, root, at)?,
-            _ => {
-                let message =
-                    format!("'{}' writes to two values at once, which rk cannot express", call.operator());
-                return Err(Diagnostic::error(call.op().location(), message).into());
-            }
+        if targets.is_empty() {
+            self.keep(call, at);
+        } else {
+            self.write(call, &targets, at);
         }
         Ok(())
     }
@@ -226,58 +226,73 @@ impl<'a, 'c> Rewriter<'a, 'c> {
         }
     }
 
-    /// A call that overwrites fresh storage: the next version of its root.
-    fn write(&mut self, call: AtenOp<'c>, root: usize, at: At<'c>) -> Result<(), Failure<'c>> {
+    /// A call that overwrites fresh storage: the next version of its root. It works on the first of several targets in
+    /// place, on the others through copies, which become their next versions.
+    fn write(&mut self, call: AtenOp<'c>, targets: &[usize], at: At<'c>) {
         let location = call.op().location();
-        let of_root = |rewriter: &Self, value: Value<'c>| {
-            rewriter.places.get(&value).is_some_and(|place| place.root == root)
+        let target = |rewriter: &Self, value: Value<'c>| {
+            let root = rewriter.places.get(&value)?.root;
+            targets.iter().position(|&target| target == root)
         };
-        let mut inputs = vec![self.roots[root].value];
+        let mut inputs: Vec<Value<'c>> = targets.iter().map(|&root| self.roots[root].value).collect();
         for operand in call.op().operands() {
-            if !of_root(self, operand) {
+            if target(self, operand).is_none() {
                 let value = self.current(operand, at);
                 if !inputs.contains(&value) {
                     inputs.push(value);
                 }
             }
         }
-        let write = create::write(&inputs, at, location);
+        let fresh: Vec<usize> = (0..call.op().result_count())
+            .filter(|&index| call.base_of(index).is_none())
+            .filter(|&index| call.op().result(index).is_some_and(|value| !value.is_unused()))
+            .collect();
+        let copied = inputs[1..targets.len()].iter().map(|value| value.ty());
+        let made = fresh.iter().filter_map(|&index| call.op().result(index)).map(Value::ty);
+        let more: Vec<_> = copied.chain(made).collect();
+        let write = create::write(&inputs, &more, at, location);
         let body = write.body().expect("create::write makes a body");
         let arguments = body.arguments();
+        let mut yielded = vec![arguments[0]];
+        for argument in &arguments[1..targets.len()] {
+            let copy = AtenCall {
+                operator: "aten.clone.default".to_owned(),
+                args: vec![Arg::Value(*argument), Arg::None],
+                results: vec![argument.ty()],
+                backward: call.is_backward(),
+                ..AtenCall::default()
+            };
+            yielded.extend(copy.insert(At::End(body), location).op().results());
+        }
         let mut new = AtenCall::of(call);
-        map_values(&mut new.args, &mut |value| {
-            if of_root(self, value) {
+        map_values(&mut new.args, &mut |value| match target(self, value) {
+            Some(index) => {
                 let chain = self.places[&value].chain.clone();
-                self.build_views(&chain, arguments[0], At::End(body))
-            } else {
+                self.build_views(&chain, yielded[index], At::End(body))
+            }
+            None => {
                 let now = self.current(value, at);
                 inputs.iter().position(|&input| input == now).map_or(now, |index| arguments[index])
             }
         });
-        new.insert(At::End(body), location);
-        create::yield_(&[arguments[0]], At::End(body), location);
-        self.roots[root].value = write.new().expect("rk.write has a result");
-        self.roots[root].version += 1;
-        for (result, base) in call.aliases().into_iter().enumerate() {
-            let Some(raw) = call.op().result(result) else { continue };
-            let base = base.and_then(|base| call.op().operand(base));
-            match base.and_then(|base| self.places.get(&base)).cloned() {
-                Some(place) => {
-                    self.places.insert(raw, place);
-                }
-                None if raw.is_unused() => {}
-                None => {
-                    let message = format!(
-                        "'{}' both writes to '{}' and makes a new value",
-                        call.operator(),
-                        names::of(raw)
-                    );
-                    return Err(Diagnostic::error(location, message).into());
-                }
+        let done = new.insert(At::End(body), location);
+        yielded.extend(fresh.iter().filter_map(|&index| done.op().result(index)));
+        create::yield_(&yielded, At::End(body), location);
+        let results = write.op().results();
+        for (&root, &value) in targets.iter().zip(&results) {
+            self.roots[root].value = value;
+            self.roots[root].version += 1;
+        }
+        for (&index, &value) in fresh.iter().zip(&results[targets.len()..]) {
+            call.op().result(index).into_iter().for_each(|raw| self.add_root(raw, value, false));
+        }
+        // A result that is its operand under another name shows, from now on, the new version.
+        for index in 0..call.op().result_count() {
+            let place = call.base_of(index).and_then(|base| self.places.get(&base)).cloned();
+            if let (Some(raw), Some(place)) = (call.op().result(index), place) {
+                self.places.insert(raw, place);
             }
         }
-        // A place of version 0 and an empty chain would otherwise still show the old version.
-        Ok(())
     }
 }
 

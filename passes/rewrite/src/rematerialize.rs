@@ -36,7 +36,9 @@ use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
-use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena, base_trace, judge_schedule, readable};
+use rk_plan::{
+    Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena, base_trace, judge_schedule, readable,
+};
 use rk_solve::{Outcome, Plan, Request, Solver, Status};
 
 use crate::planning::Problem;
