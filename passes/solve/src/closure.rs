@@ -158,17 +158,15 @@ impl Network {
         let mut flow = 0u64;
         // A node that must run again pays its drain in full; what it draws on is pushed from an unlimited source.
         while self.levels(n, &excess, &drain) {
-            for start in 0..n {
-                if excess[start] > 0 {
-                    while excess[start] > 0 {
-                        let pushed = self.push(n, start, excess[start], &mut drain);
-                        if pushed == 0 {
-                            break;
-                        }
-                        flow += pushed;
-                        if excess[start] < INF {
-                            excess[start] -= pushed;
-                        }
+            for (start, excess) in excess.iter_mut().enumerate() {
+                while *excess > 0 {
+                    let pushed = self.push(n, start, *excess, &mut drain);
+                    if pushed == 0 {
+                        break;
+                    }
+                    flow += pushed;
+                    if *excess < INF {
+                        *excess -= pushed;
                     }
                 }
             }
