@@ -91,19 +91,20 @@ pub fn pack_with(graph: &Graph, sequence: &Sequence, trace: &Trace, alignment: B
 
 /// The lowest layout found.
 fn search(items: &[Item], orders: Vec<Vec<u32>>, lower_bound: u64, effort: u64) -> (u64, Vec<u64>) {
-    let mut states: Vec<State> = Vec::new();
-    for fit in [Fit::Best, Fit::Lowest] {
-        for order in &orders {
-            let offsets = place(items, order, fit);
-            states.push(State::new(items, order.clone(), fit, offsets, lower_bound));
-        }
-    }
+    // Placing compares all pairs; finding a move looks at each item some dozen times.
+    let price = 1 + items.len() as u64 * (items.len() as u64 + 60);
+    // Huge problems get as many first placements as the effort allows, and at least one.
+    let affordable = usize::try_from(effort / price).unwrap_or(usize::MAX).max(1);
+    let starts =
+        [Fit::Best, Fit::Lowest].into_iter().flat_map(|fit| orders.iter().map(move |order| (fit, order)));
+    let place_one = |(fit, order): (Fit, &Vec<u32>)| {
+        State::new(items, order.clone(), fit, place(items, order, fit), lower_bound)
+    };
+    let mut states: Vec<State> = starts.take(affordable).map(place_one).collect();
     states.sort_by_key(|state| (state.height, state.excess));
     let (mut best_height, mut best_offsets) = (states[0].height, states[0].offsets.clone());
     let mut random = SplitMix(0x5eed);
     let mut spent = 0;
-    // Placing compares all pairs; finding a move looks at each item some dozen times.
-    let price = 1 + items.len() as u64 * (items.len() as u64 + 60);
     // Half of the effort on the best few orders side by side, the rest on whichever came lowest.
     let mut turn = 0;
     while best_height > lower_bound && spent + price <= effort {

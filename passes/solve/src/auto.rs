@@ -252,7 +252,14 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         searches.truncate(searches.len().div_ceil(2));
         iterations = iterations.saturating_mul(2);
         if gap_is_large(task) {
-            let rivals = rivals(&model, &searches[0].best, budget, seed.wrapping_add(1000 * u64::from(round + 1)), round, &clock);
+            let rivals = rivals(
+                &model,
+                &searches[0].best,
+                budget,
+                seed.wrapping_add(1000 * u64::from(round + 1)),
+                round,
+                &clock,
+            );
             for (best, seed) in rivals {
                 task.offer(&best.nodes, Solver::Local);
                 searches.push(Search::new(&model, &best.nodes, budget, seed));

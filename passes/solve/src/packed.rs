@@ -37,7 +37,9 @@ pub fn solve_packed(request: &Request, alignment: Bytes, effort: u64) -> Packed 
     };
     let first = solve(&Request { time_limit: request.time_limit.mul_f64(FIRST), ..request.clone() });
     let arena = pack(&first);
-    let overshoot = |arena: &Option<Arena>| arena.as_ref().map_or(0, |arena| arena.size.0.saturating_sub(request.budget.0));
+    let overshoot = |arena: &Option<Arena>| {
+        arena.as_ref().map_or(0, |arena| arena.size.0.saturating_sub(request.budget.0))
+    };
     let mut missing = overshoot(&arena);
     if missing == 0 {
         return Packed { fits: arena.is_some(), outcome: first, arena };

@@ -133,7 +133,11 @@ impl Repair {
                 match self.evict_one(tape, worst) {
                     Evicted::One => {}
                     Evicted::Moved => break,
-                    Evicted::Nothing if tape.node_at(worst) == node && tape.tree().at(worst) < tape.peak() => break,
+                    Evicted::Nothing
+                        if tape.node_at(worst) == node && tape.tree().at(worst) < tape.peak() =>
+                    {
+                        break;
+                    }
                     Evicted::Nothing => return false,
                 }
                 if tape.node_at(worst) != node || tape.tree().at(worst) <= enough {

@@ -57,7 +57,8 @@ fn change(tape: &mut Tape, random: &mut ChaCha8Rng) {
         }
         1 if runs.len() > 1 => tape.delete_with_dead(node, runs[random.random_range(1..runs.len())]),
         _ => {
-            let (slot, sink, place) = (runs[random.random_range(0..runs.len())], random.random(), random.random());
+            let (slot, sink, place) =
+                (runs[random.random_range(0..runs.len())], random.random(), random.random());
             shift(tape, node, slot, sink, place);
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rk_plan::{
-    Bytes, Fate, Graph, GraphBuilder, NodeId, NodeSpec, OutputSpec, Schedule, Sequence, Time, ValueId, base_trace, judge,
-    judge_schedule, may_overwrite, working_set,
+    Bytes, Fate, Graph, GraphBuilder, NodeId, NodeSpec, OutputSpec, Schedule, Sequence, Time, ValueId,
+    base_trace, judge, judge_schedule, may_overwrite, working_set,
 };
 use rk_solve::{Request, Solver, Status, solve};
 
@@ -32,7 +32,12 @@ fn graphs(nodes: std::ops::Range<usize>, features: Features) -> impl Strategy<Va
             if dice % 4 != 0 {
                 chosen.extend(values.last().map(|(value, _)| *value));
             }
-            let mut spec = NodeSpec { name: format!("n{position}"), time: Time(time), reads: chosen, ..NodeSpec::default() };
+            let mut spec = NodeSpec {
+                name: format!("n{position}"),
+                time: Time(time),
+                reads: chosen,
+                ..NodeSpec::default()
+            };
             let output = |bytes, pinned| OutputSpec { name: String::new(), bytes: Bytes(bytes), pinned };
             spec.outputs.push(output(bytes, false));
             if features == Features::All {
@@ -49,7 +54,8 @@ fn graphs(nodes: std::ops::Range<usize>, features: Features) -> impl Strategy<Va
                 {
                     // In place, as an activation would be: the same size.
                     spec.overwrites = Some(target);
-                    spec.outputs[0].bytes = Bytes(values.iter().find(|(value, _)| *value == target).map_or(0, |v| v.1));
+                    spec.outputs[0].bytes =
+                        Bytes(values.iter().find(|(value, _)| *value == target).map_or(0, |v| v.1));
                 }
             }
             let sizes: Vec<u64> = spec.outputs.iter().map(|output| output.bytes.0).collect();
@@ -70,7 +76,10 @@ fn brute_force(graph: &Graph, budget: Bytes) -> Option<Time> {
         .map(|node| (node.reads.iter().map(|value| 1 << value.0).sum(), 1 << node.writes[0].0, node.time.0))
         .collect();
     let size = |set: u32| -> u64 {
-        (0..graph.len()).filter(|&value| set >> value & 1 == 1).map(|value| graph.values()[value].bytes.0).sum()
+        (0..graph.len())
+            .filter(|&value| set >> value & 1 == 1)
+            .map(|value| graph.values()[value].bytes.0)
+            .sum()
     };
     let everything = (1u32 << graph.len()) - 1;
     let mut least: BTreeMap<(u32, u32), u64> = BTreeMap::new();
@@ -113,7 +122,11 @@ fn naive_memory(graph: &Graph, sequence: &Sequence) -> Vec<Bytes> {
     let memory = |step: usize| {
         let mut bytes = graph.node(runs[step]).workspace.0;
         for (start, node) in runs.iter().enumerate().take(step + 1) {
-            let next = runs.iter().skip(start + 1).position(|other| other == node).map_or(runs.len(), |at| at + start + 1);
+            let next = runs
+                .iter()
+                .skip(start + 1)
+                .position(|other| other == node)
+                .map_or(runs.len(), |at| at + start + 1);
             for &value in &graph.node(*node).writes {
                 let uses = (start + 1..next).filter(|&at| graph.node(runs[at]).reads.contains(&value));
                 let kept = graph.value(value).pinned && next == runs.len();

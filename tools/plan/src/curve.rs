@@ -24,9 +24,8 @@ pub fn print(graph: &Graph, arguments: &Arguments, out: &mut impl Write) -> Resu
     let outcomes = pareto(&request(graph, base.peak, arguments), &budgets);
     let any = outcomes.iter().any(|outcome| outcome.plan.is_some());
     let points = budgets.iter().zip(outcomes);
-    let reports = points.map(|(&budget, outcome)| {
-        (budget, Report::new(graph, budget, &base, outcome, arguments, start))
-    });
+    let reports = points
+        .map(|(&budget, outcome)| (budget, Report::new(graph, budget, &base, outcome, arguments, start)));
     if arguments.json {
         let points = reports.map(|(_, report)| {
             let mut point = report.json();

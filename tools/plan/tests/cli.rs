@@ -45,7 +45,10 @@ fn a_residual_is_run_again() {
     assert_eq!(field("schedule"), serde_json::json!([0, 1, 2, 0, 3]));
     assert_eq!((field("graph"), field("n"), field("status")), ("block".into(), 4.into(), "optimal".into()));
     assert_eq!((field("budget_bytes"), field("peak_bytes")), (12288.into(), 12288.into()));
-    assert_eq!((field("base_peak_bytes"), field("base_time"), field("time")), (16384.into(), 4.5.into(), 6.into()));
+    assert_eq!(
+        (field("base_peak_bytes"), field("base_time"), field("time")),
+        (16384.into(), 4.5.into(), 6.into())
+    );
     assert_eq!((field("overhead_pct"), field("gap_pp")), (33.333333.into(), 0.0.into()));
     assert_eq!(field("bound_kind"), Value::from("optimal"));
     for key in ["arena_bytes", "lower_bound_pct", "solver", "solve_seconds", "min_feasible_bytes"] {
@@ -93,9 +96,15 @@ fn bad_graphs_are_refused_with_place_and_field() {
         "rk-plan: GRAPH: 3:60: nodes[1].bytes: must be a whole number from 0 to 2^64 - 1, here it is 8192.5"
     );
     assert_eq!(refuse(r#""time": 1.5"#, r#""time": NaN"#), "rk-plan: GRAPH: 2:50: expected value");
-    assert_eq!(refuse(r#""id": 3"#, r#""id": 7"#), "rk-plan: GRAPH: 5:8: nodes[3].id: must equal the position 3");
+    assert_eq!(
+        refuse(r#""id": 3"#, r#""id": 7"#),
+        "rk-plan: GRAPH: 5:8: nodes[3].id: must equal the position 3"
+    );
     assert_eq!(refuse(r#""bytes": 8192, "#, ""), "rk-plan: GRAPH: 3:1: nodes[1].bytes: is missing");
-    assert_eq!(refuse(r#""nodes""#, r#""knots""#), "rk-plan: GRAPH: 1:1: the graph needs a non-empty list \"nodes\"");
+    assert_eq!(
+        refuse(r#""nodes""#, r#""knots""#),
+        "rk-plan: GRAPH: 1:1: the graph needs a non-empty list \"nodes\""
+    );
     assert!(refuse("[0, 2]}]}", "[0, 2]}").starts_with("rk-plan: GRAPH: 5:"));
 }
 
@@ -106,17 +115,25 @@ fn odd_but_legal_graphs_are_planned() {
         json(&run(&[name(&graph), "--budget", budget, "--json", "--time-limit", "200ms"]))
     };
     let one = plan(r#"{"id": 0, "kind": "other", "time": 0, "bytes": 0, "deps": []}"#, "1");
-    assert_eq!((&one["status"], &one["peak_bytes"], &one["overhead_pct"]), (&"optimal".into(), &0.into(), &0.0.into()));
+    assert_eq!(
+        (&one["status"], &one["peak_bytes"], &one["overhead_pct"]),
+        (&"optimal".into(), &0.into(), &0.0.into())
+    );
     let huge = r#"{"id": 0, "kind": "fwd", "time": 1e-3, "bytes": 1000000000000000, "deps": []},
         {"id": 1, "kind": "fwd", "time": 2, "bytes": 1000000000000000, "deps": []}"#;
     let apart = plan(huge, "100%");
-    assert_eq!((&apart["peak_bytes"], &apart["base_time"]), (&1_000_000_000_000_000u64.into(), &2.001.into()));
+    assert_eq!(
+        (&apart["peak_bytes"], &apart["base_time"]),
+        (&1_000_000_000_000_000u64.into(), &2.001.into())
+    );
 }
 
 #[test]
 fn usage_errors_exit_with_1_and_help_with_0() {
     let graph = file(BLOCK);
-    for wrong in [&["--budget", "5 %%"][..], &["--budget", "0"], &["--budget", "50%", "--solver", "magic"], &[]] {
+    for wrong in
+        [&["--budget", "5 %%"][..], &["--budget", "0"], &["--budget", "50%", "--solver", "magic"], &[]]
+    {
         let arguments = [&[name(&graph)], wrong].concat();
         assert_eq!(code(&run(&arguments)), 1, "{arguments:?}");
     }
@@ -149,11 +166,13 @@ fn the_judge_outside_the_project_agrees() {
         let graph = shared.join(format!("data/graphs/{graph}.json"));
         let graph = graph.to_str().expect("a plain path");
         let schedule = file("");
-        let arguments = [graph, "--budget", budget, "--json", "--time-limit", "300ms", "--schedule", name(&schedule)];
+        let arguments =
+            [graph, "--budget", budget, "--json", "--time-limit", "300ms", "--schedule", name(&schedule)];
         let output = run(&arguments);
         assert_eq!(code(&output), 0, "{output:?}");
         let ours = json(&output);
-        let theirs = Command::new("python3").arg(&judge).args([graph, name(&schedule), "--budget", budget]).output();
+        let theirs =
+            Command::new("python3").arg(&judge).args([graph, name(&schedule), "--budget", budget]).output();
         let theirs = json(&theirs.expect("python3 runs"));
         assert_eq!(theirs["legal"], true);
         for key in ["peak_bytes", "base_peak_bytes", "budget_bytes", "time", "base_time", "overhead_pct"] {
