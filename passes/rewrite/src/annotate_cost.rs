@@ -13,7 +13,7 @@
 //! a roofline time ([`roofline`]), and the module then says so in `rk.cost_model`.
 //!
 //! # Contract
-//! Needs `simplified`, establishes `costed`: every node has a `cost`.
+//! Needs `simplified` or `blocks`, establishes `costed`: every node has a `cost`.
 //!
 //! # Not here
 //! Measuring: that needs a device (`rk-import --measure`).
@@ -36,7 +36,8 @@ pub static PASS: PassSpec = PassSpec {
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let module = cx.module();
-    let steps = cx.steps_at(Stage::Simplified);
+    let mut steps = cx.steps_at(Stage::Simplified);
+    steps.extend(cx.steps_at(Stage::Blocks));
     if steps.is_empty() {
         return Ok(());
     }

@@ -4,13 +4,15 @@
 //! |---|---|---|---|
 //! | [`dataflow`] | raw | dataflow | planning needs values: storage that is overwritten cannot be reasoned about |
 //! | [`simplify`] | dataflow | simplified | a node must own what it makes, so views are folded away first |
-//! | [`annotate_cost`] | simplified | costed | costs belong to what is planned, and that is a node |
+//! | [`anonymize`] | simplified | blocks | equal blocks are measured, planned and generated once; optional |
+//! | [`annotate_cost`] | simplified, blocks | costed | costs belong to what is planned, and that is a node |
 //! | [`rematerialize`] | costed | scheduled | the only decision, made by solvers and checked by the judge |
 //! | [`verify_stage`], [`verify_schedule`] | any, scheduled | same | contracts, checked by other code than made them |
 //!
 //! **Invariants:** no torch. No solver is believed: the judge of `rk-plan` reads every schedule back from the IR.
 
 pub mod annotate_cost;
+pub mod anonymize;
 pub mod dataflow;
 mod dead;
 pub mod exit;
@@ -28,9 +30,10 @@ use rk_dialect::pass::{PassSpec, register_pass};
 use rk_dialect::{Attr, Op};
 
 /// Every pass, in the order of the pipeline.
-pub static PASSES: [&PassSpec; 6] = [
+pub static PASSES: [&PassSpec; 7] = [
     &dataflow::PASS,
     &simplify::PASS,
+    &anonymize::PASS,
     &annotate_cost::PASS,
     &rematerialize::PASS,
     &verify_stage::PASS,
