@@ -4,7 +4,7 @@
 //! Graph inputs and parameters are resident and are not values here. A graph is made by [`GraphBuilder`], which refuses
 //! what would make a plan meaningless; once built it never changes.
 //!
-//! What the fields of a [`Node`] mean is part of the laws of a schedule (see [`crate::judge`]).
+//! What the fields of a [`Node`] mean is part of the laws of a schedule (see [`mod@crate::judge`]).
 
 use crate::units::{Bytes, NodeId, Time, ValueId};
 

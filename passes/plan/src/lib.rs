@@ -1,6 +1,6 @@
 //! Graphs, schedules, and the judge that alone says whether a schedule is legal and what it costs.
 //!
-//! A plan is a value: solvers (`rk-solve`) propose a [`Sequence`] of runs, [`judge`] decides, the rewriter obeys. One
+//! A plan is a value: solvers (`rk-solve`) propose a [`Sequence`] of runs, [`judge`](fn@judge) decides, the rewriter obeys. One
 //! graph, a residual block that keeps `norm` (4 KiB) for `add` or runs it a second time:
 //!
 //! ```

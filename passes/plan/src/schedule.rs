@@ -1,7 +1,7 @@
 //! Two forms of a plan: the order of the runs, and the same with every drop written out.
 //!
 //! Solvers propose a [`Sequence`]; its drops follow from it, each at the last use. The rewriter and the reading back of
-//! IR use a [`Schedule`], where runs and drops are explicit. Whether either is legal is decided in [`crate::judge`] alone.
+//! IR use a [`Schedule`], where runs and drops are explicit. Whether either is legal is decided in [`mod@crate::judge`] alone.
 
 use crate::graph::Graph;
 use crate::judge::{Fate, Illegal, judge};
