@@ -329,6 +329,30 @@ def shared_module():
     return Twice(), torch.randn(2, 4)
 
 
+@torch.jit.script
+def alternate(x, n: int):
+    out = []
+    for i in range(n):
+        if i % 2 == 0:
+            x = torch.tanh(x)
+        else:
+            x = x * 2
+        out.append(x)
+    return torch.stack(out).sum(0)
+
+
+def scripted_parts():
+    return Fn(lambda self, x: alternate(self.fc(x), 3), fc=nn.Linear(4, 4)), torch.randn(2, 4)
+
+
+def changes_its_input():
+    return Fn(lambda self, x: self.fc(x.add_(1)), fc=nn.Linear(4, 4)), torch.randn(2, 4)
+
+
+def scalar_parameter():
+    return Fn(lambda self, x: (self.scale * x, x.argmax(1)), scale=nn.Parameter(torch.ones(()))), torch.randn(2, 4)
+
+
 def bad_nonzero():
     return Fn(lambda self, x: self.fc(x)[x > 0], fc=nn.Linear(3, 3)), torch.randn(2, 3)
 

@@ -6,7 +6,7 @@ use rk_frontend::{Device, ImportOptions, InputSource, LossSpec, import};
 
 /// Imports a model; digests, thread counts and costs are blanked out.
 fn module(name: &str, loss: LossSpec) -> Option<String> {
-    let folder = common::archives()?;
+    let folder = common::archives(&["mlp", "dropout_difference", "tied"])?;
     let _turn = common::turn();
     let options = ImportOptions {
         archive: folder.join(format!("{name}.pt")),

@@ -1,11 +1,15 @@
-//! The archives of `models.py`, made once per test run.
+//! The archives of `models.py`, made once per test binary.
+
+// Each test binary compiles this file and uses a part of it.
+#![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The folder with the archives, or `None`, said aloud, when there is no Python with torch.
-pub fn archives() -> Option<&'static Path> {
+/// The folder with the archives of these models (all when none is named; the first call of a binary decides), or
+/// `None`, said aloud, when there is no Python with torch.
+pub fn archives(names: &[&str]) -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -15,8 +19,10 @@ pub fn archives() -> Option<&'static Path> {
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let run = Command::new(python).arg(here.join("tests/models.py")).arg(folder.path()).output();
-        let run = run.expect("python starts");
+        let mut command = Command::new(python);
+        command.arg(here.join("tests/models.py")).arg(folder.path()).args(names);
+        // On a busy machine threads that spin while they wait cost ten times the work.
+        let run = command.env("OMP_WAIT_POLICY", "passive").output().expect("python starts");
         assert!(run.status.success(), "models.py failed:\n{}", String::from_utf8_lossy(&run.stderr));
         Some(folder)
     });
