@@ -129,8 +129,7 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
 ///
 /// Costs seconds rather than milliseconds, and a child process; graphs of more than [`CHAINED`] nodes are left alone.
 pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bound, time: Duration) {
-    let cut = matches!(bound.proof, Proof::CutExact | Proof::CutRelaxed);
-    if !cut || graph.len() > CHAINED || bound.time >= known {
+    if bound.is_infeasible() || graph.len() > CHAINED || bound.time >= known {
         return;
     }
     let chain = chain(graph, budget, bound.node, Some(known), time);

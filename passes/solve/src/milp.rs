@@ -19,9 +19,7 @@
 //! its largest coefficient is at most 2^13. A reported bound is the solver's dual bound less its tolerances, rounded up to
 //! a whole tick only after that.
 
-#![allow(unsafe_code)]
-
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use good_lp::solvers::coin_cbc::coin_cbc;
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
@@ -120,8 +118,6 @@ const LARGEST: i64 = 1 << 13;
 const CUTOFF_SLACK: f64 = 2e-5;
 /// Its dual tolerance: reduced costs of each column, between 0 and 1, may be off by this much; the objective relatively.
 const DUAL_SLACK: f64 = 1e-7;
-/// Extra address space of the child.
-const CHILD_BYTES: u64 = 2 << 30;
 
 impl Milp {
     /// A new variable that is zero or one.
@@ -297,143 +293,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 #[cfg(unix)]
-mod child {
-    //! One forked worker: a closure in, its bytes out, or nothing.
-
-    use super::{CHILD_BYTES, Duration, Instant};
-
-    /// Runs `job` in a child process and kills it at the limit.
-    pub fn run(limit: Duration, job: impl FnOnce() -> Vec<u8>) -> Option<Vec<u8>> {
-        let deadline = Instant::now() + limit;
-        let address_space = address_space().saturating_add(CHILD_BYTES);
-        let mut ends = [0i32; 2];
-        // SAFETY: `ends` has room for two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return None;
-        }
-        let [reader, writer] = ends;
-        // SAFETY: the child only runs `be_the_child`, which never returns; see the module for what it may touch.
-        let pid = unsafe { libc::fork() };
-        match pid {
-            0 => be_the_child(writer, limit, address_space, job),
-            -1 => {
-                // SAFETY: both descriptors are ours and open.
-                unsafe {
-                    libc::close(reader);
-                    libc::close(writer);
-                }
-                None
-            }
-            _ => {
-                // SAFETY: ours and open; the child has its own copy.
-                unsafe { libc::close(writer) };
-                let bytes = receive(reader, pid, deadline);
-                // SAFETY: the pid is our child's, which nobody has waited for; the descriptor is ours and open.
-                unsafe {
-                    libc::kill(pid, libc::SIGKILL);
-                    libc::waitpid(pid, std::ptr::null_mut(), 0);
-                    libc::close(reader);
-                }
-                bytes
-            }
-        }
-    }
-
-    /// Virtual bytes of this process.
-    fn address_space() -> u64 {
-        let pages = std::fs::read_to_string("/proc/self/statm")
-            .ok()
-            .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-        pages.map_or(u64::MAX, |pages| pages.saturating_mul(4096))
-    }
-
-    fn be_the_child(writer: i32, limit: Duration, address_space: u64, job: impl FnOnce() -> Vec<u8>) -> ! {
-        // SAFETY: plain system calls with constant or stack arguments; nothing here is shared with the parent.
-        unsafe {
-            #[cfg(target_os = "linux")]
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGPIPE, libc::SIGALRM] {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-            let set = |what, most: u64| {
-                let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-                libc::setrlimit(what, &limit);
-            };
-            set(libc::RLIMIT_CORE, 0);
-            set(libc::RLIMIT_CPU, limit.as_secs() + 2);
-            if address_space != u64::MAX {
-                set(libc::RLIMIT_AS, address_space);
-            }
-            let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
-            if null >= 0 {
-                libc::dup2(null, libc::STDOUT_FILENO);
-            }
-        }
-        let bytes = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_default();
-        let mut message = (bytes.len() as u64).to_le_bytes().to_vec();
-        message.extend(bytes);
-        let mut rest = &message[..];
-        while !rest.is_empty() {
-            // SAFETY: the pointer and the length are those of a live slice.
-            let written = unsafe { libc::write(writer, rest.as_ptr().cast(), rest.len()) };
-            match usize::try_from(written) {
-                Ok(written) => rest = &rest[written..],
-                Err(_) => break,
-            }
-        }
-        // SAFETY: ends the process without running anything of the parent's.
-        unsafe { libc::_exit(0) }
-    }
-
-    /// Whether the child has ended; it is not waited for, so that its pid stays taken.
-    fn is_gone(pid: i32) -> bool {
-        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: all zero is a valid `siginfo_t`, which the call fills in for our own child.
-        unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, how) != 0 || info.si_pid() != 0
-        }
-    }
-
-    /// The message of the child, complete, or nothing: it is late or dead.
-    ///
-    /// The length comes first, because another child forked meanwhile may hold the pipe open.
-    fn receive(reader: i32, pid: i32, deadline: Instant) -> Option<Vec<u8>> {
-        let mut message: Vec<u8> = Vec::new();
-        let mut buffer = [0u8; 1 << 16];
-        let mut gone = false;
-        loop {
-            if let Some((length, bytes)) = message.split_first_chunk::<8>() {
-                let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-                if bytes.len() >= length {
-                    return Some(bytes[..length].to_vec());
-                }
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            let wait = i32::try_from(left.as_millis().clamp(1, 20)).unwrap_or(20);
-            let mut poll = libc::pollfd { fd: reader, events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid entry.
-            let ready = unsafe { libc::poll(&mut poll, 1, wait) };
-            if ready > 0 {
-                // SAFETY: the buffer is live and as long as stated.
-                let read = unsafe { libc::read(reader, buffer.as_mut_ptr().cast(), buffer.len()) };
-                match usize::try_from(read) {
-                    Ok(0) => return None,
-                    Ok(read) => message.extend_from_slice(&buffer[..read]),
-                    Err(_) => {}
-                }
-            } else if gone {
-                // Dead, and nothing more in the pipe.
-                return None;
-            } else {
-                gone = is_gone(pid);
-            }
-        }
-    }
-}
+mod child;
 
 #[cfg(not(unix))]
 mod child {
@@ -445,6 +305,8 @@ mod child {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     const TEN_SECONDS: Duration = Duration::from_secs(10);
