@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::path::Path;
 
+use melior::dialect::{DialectHandle, DialectRegistry};
 use mlir_sys::*;
 
 use super::{Module, by_address, printed, shim, text, view};
@@ -11,7 +12,7 @@ use crate::diagnostic::{Reported, Severity};
 /// An MLIR context with the dialects `rk` and `func` loaded. Owns everything made in it; single-threaded.
 #[derive(Debug)]
 pub struct Context {
-    raw: MlirContext,
+    inner: melior::Context,
 }
 
 impl Default for Context {
@@ -23,21 +24,18 @@ impl Default for Context {
 impl Context {
     /// A fresh context.
     pub fn new() -> Self {
-        // SAFETY: the registry outlives its use; the context copies it.
-        unsafe {
-            let registry = mlirDialectRegistryCreate();
-            mlirDialectHandleInsertDialect(shim::mlirGetDialectHandle__rk__(), registry);
-            mlirDialectHandleInsertDialect(mlirGetDialectHandle__func__(), registry);
-            let raw = mlirContextCreateWithRegistry(registry, false);
-            mlirDialectRegistryDestroy(registry);
-            mlirContextLoadAllAvailableDialects(raw);
-            Self { raw }
-        }
+        let registry = DialectRegistry::new();
+        // SAFETY: the handle is a static of the shim.
+        unsafe { DialectHandle::from_raw(shim::mlirGetDialectHandle__rk__()) }.insert_dialect(&registry);
+        DialectHandle::func().insert_dialect(&registry);
+        let inner = melior::Context::new_with_registry(&registry, false);
+        inner.load_all_available_dialects();
+        Self { inner }
     }
 
     /// The handle that everything is made with.
     pub fn handle(&self) -> Ctx<'_> {
-        Ctx::from_raw(self.raw)
+        Ctx::from_raw(self.inner.to_raw())
     }
 
     /// An empty module.
@@ -69,8 +67,8 @@ impl Context {
         let terminated = [source, b"\0"].concat();
         let view_of_source = MlirStringRef { data: terminated.as_ptr().cast(), length: source.len() };
         // SAFETY: the text lives during the call; the module is owned by the result.
-        let (raw, mut reported) =
-            self.reporting(|| unsafe { shim::rkParseModule(self.raw, view_of_source, view(name)) });
+        let (raw, mut reported) = self
+            .reporting(|| unsafe { shim::rkParseModule(self.inner.to_raw(), view_of_source, view(name)) });
         if !raw.ptr.is_null() {
             return Ok(Module::from_raw(raw));
         }
@@ -82,7 +80,7 @@ impl Context {
 
     /// Runs `work` and returns, with its result, everything that MLIR reported meanwhile (instead of printing it).
     pub fn reporting<T>(&self, work: impl FnOnce() -> T) -> (T, Vec<Reported>) {
-        reporting(self.raw, work)
+        reporting(self.inner.to_raw(), work)
     }
 }
 
@@ -103,13 +101,6 @@ pub(super) fn reporting<T>(context: MlirContext, work: impl FnOnce() -> T) -> (T
         let result = work();
         mlirContextDetachDiagnosticHandler(context, id);
         (result, list)
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: owned, and every handle borrows `self`.
-        unsafe { mlirContextDestroy(self.raw) }
     }
 }
 

@@ -11,9 +11,10 @@
 //! - **Handles of one context** are not mixed with those of another.
 //! - **Inside a pass** only the op that the pass was given, and what is below it, may be edited.
 //!
-//! Why not melior's wrappers: `op.context().to_ref()` there borrows a temporary but claims the context's lifetime, which is
-//! a segfault in release; it emits no diagnostics, has no use lists and no registered passes with options; and its macro
-//! crate links all of LLVM statically. What is needed beyond that is small enough to be read here in one sitting.
+//! Contexts, registries and modules are owned by melior. Its borrowed handles are not used: `op.context().to_ref()` there
+//! borrows a temporary but claims the context's lifetime, which is a segfault in release; it emits no diagnostics, and
+//! has no use lists and no registered passes with options. What is needed beyond it is small enough to be read here in
+//! one sitting.
 
 mod attr;
 mod block;

@@ -1,7 +1,5 @@
 //! Owned modules.
 
-use std::marker::PhantomData;
-
 use mlir_sys::*;
 
 use super::context::reporting;
@@ -11,26 +9,26 @@ use crate::diagnostic::{Reported, Severity};
 /// An owned module.
 #[derive(Debug)]
 pub struct Module<'c> {
-    raw: MlirModule,
-    context: PhantomData<&'c ()>,
+    inner: melior::ir::Module<'c>,
 }
 
 impl<'c> Module<'c> {
     /// Takes ownership.
     pub(super) fn from_raw(raw: MlirModule) -> Self {
-        Self { raw, context: PhantomData }
+        // SAFETY: the caller hands over an owned module.
+        Self { inner: unsafe { melior::ir::Module::from_raw(raw) } }
     }
 
     /// The `builtin.module` op.
     pub fn op(&self) -> Op<'c> {
         // SAFETY: the module is alive.
-        Op::from_raw(unsafe { mlirModuleGetOperation(self.raw) })
+        Op::from_raw(unsafe { mlirModuleGetOperation(self.inner.to_raw()) })
     }
 
     /// Its only block.
     pub fn body(&self) -> Block<'c> {
         // SAFETY: the module is alive.
-        Block::from_raw(unsafe { mlirModuleGetBody(self.raw) })
+        Block::from_raw(unsafe { mlirModuleGetBody(self.inner.to_raw()) })
     }
 
     /// Runs a pipeline such as `builtin.module(rk-dataflow,cse)`; its passes must be registered.
@@ -41,7 +39,7 @@ impl<'c> Module<'c> {
     pub fn run(&self, pipeline: &str) -> Result<Vec<Reported>, Vec<Reported>> {
         // SAFETY: the pass manager is destroyed before the call returns, the module outlives it.
         unsafe {
-            let context = mlirModuleGetContext(self.raw);
+            let context = mlirModuleGetContext(self.inner.to_raw());
             let manager = mlirPassManagerCreate(context);
             let mut parsed = false;
             let wrong = printed(|callback, data| {
@@ -55,7 +53,8 @@ impl<'c> Module<'c> {
                     != 0;
             });
             let (ran, mut reported) = reporting(context, || {
-                parsed && mlirPassManagerRunOnOp(manager, mlirModuleGetOperation(self.raw)).value != 0
+                parsed
+                    && mlirPassManagerRunOnOp(manager, mlirModuleGetOperation(self.inner.to_raw())).value != 0
             });
             mlirPassManagerDestroy(manager);
             if ran {
@@ -72,12 +71,5 @@ impl<'c> Module<'c> {
     /// Sets a discardable attribute such as `rk.device`.
     pub fn set(&self, name: &str, value: Attr<'c>) {
         self.op().set(name, value);
-    }
-}
-
-impl Drop for Module<'_> {
-    fn drop(&mut self) {
-        // SAFETY: owned.
-        unsafe { mlirModuleDestroy(self.raw) }
     }
 }

@@ -11,17 +11,19 @@ use anyhow::{Result, bail};
 use crate::process;
 
 /// What the build needs. `llvm-22-tools` has FileCheck, not, split-file and lit; `mlir-22-tools` mlir-opt and mlir-tblgen.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 12] = [
     "build-essential",
     "pkg-config",
     "llvm-22-dev",
     "llvm-22-tools",
     "libmlir-22-dev",
+    "clang-22", // MLIR knows traits by the name that the compiler spells: the dialect must be compiled as Debian compiled MLIR
     "mlir-22-tools",
     "libclang-22-dev",
     "zlib1g-dev",
     "libzstd-dev",
     "coinor-libcbc-dev",
+    "libpolly-22-dev", // what `llvm-config --link-static` names, and melior's macro crate links
 ];
 
 /// The packages that are not installed, in the order of the list.
