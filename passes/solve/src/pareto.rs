@@ -7,6 +7,7 @@
 
 use rk_plan::{Bytes, Sequence};
 
+use crate::clock::Clock;
 use crate::request::{BoundKind, Outcome, Plan, Request, Status};
 use crate::{Task, solve_task};
 
@@ -17,9 +18,10 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
     order.sort_by_key(|&index| (budgets[index], index));
     let mut outcomes: Vec<Option<Outcome>> = vec![None; budgets.len()];
     let mut before: Option<Plan> = None;
+    let clock = Clock::new(request.time_limit);
     for (done, &index) in order.iter().enumerate() {
         // What earlier points did not use is shared by the rest.
-        let share = request.time_limit / u32::try_from(budgets.len().max(1)).unwrap_or(u32::MAX);
+        let share = clock.left() / u32::try_from(order.len() - done).unwrap_or(u32::MAX);
         let point = Request { budget: budgets[index], time_limit: share, ..request.clone() };
         let mut task = Task::new(&point);
         if let Some(Plan { sequence: Sequence(nodes), solver, .. }) = &before {
