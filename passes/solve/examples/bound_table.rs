@@ -1,92 +1,94 @@
-//! The table of order-free bounds over the benchmark graphs: `bound_table DIR [GRAPH@PERCENT]...`.
+//! Bounds and plans over a folder of graphs with a `best_known.csv`, one line per cell.
+//!
+//! ```text
+//! bound_table DIR [--solver NAME | --bound | --chain] [--seconds S] [--save DIR] [CELL PREFIX]...
+//! ```
+//!
+//! `--bound` (the default) prints the order-free cut bound, `--chain` raises it below the best known plan, `--solver` solves,
+//! and with `--save` writes each plan as `{"schedule": [...]}`.
 
-use rk_plan::{Budget, base_trace, json};
-use rk_solve::bounds;
-use std::time::Instant;
+use std::error::Error;
+use std::time::{Duration, Instant};
 
-fn main() {
+use rk_plan::{Budget, Graph, Time, base_trace, json};
+use rk_solve::bounds::{order_free, raise_by_chain};
+use rk_solve::{Request, Solver, solve};
+
+enum Mode {
+    Bound,
+    Chain,
+    Solve(Solver),
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let dir = args.next().expect("usage: bound_table DIR [GRAPH@PERCENT]...");
-    let wanted: Vec<String> = args.collect();
-    let csv = std::fs::read_to_string(format!("{dir}/best_known.csv")).expect("best_known.csv");
+    let dir = args
+        .next()
+        .ok_or("usage: bound_table DIR [--solver NAME | --bound | --chain] [--seconds S] [CELL]...")?;
+    let (mut mode, mut seconds, mut save, mut wanted) = (Mode::Bound, 10.0, None, Vec::new());
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--bound" => mode = Mode::Bound,
+            "--chain" => mode = Mode::Chain,
+            "--solver" => mode = Mode::Solve(args.next().ok_or("--solver needs a name")?.parse()?),
+            "--seconds" => seconds = args.next().ok_or("--seconds needs a number")?.parse()?,
+            "--save" => save = Some(args.next().ok_or("--save needs a folder")?),
+            _ => wanted.push(arg),
+        }
+    }
+    let limit = Duration::try_from_secs_f64(seconds)?;
+    let csv = std::fs::read_to_string(format!("{dir}/best_known.csv"))?;
     let mut seen = Vec::new();
     for line in csv.lines().skip(1) {
-        let f: Vec<&str> = line.split(',').collect();
-        let percent = (f[2].parse::<f64>().unwrap() * 100.0).round() as u64;
-        let cell = format!("{}@{percent}", f[0]);
+        let fields: Vec<&str> = line.split(',').collect();
+        let [name, _, fraction, _, _, _, best, ..] = fields[..] else { continue };
+        let cell = format!("{name}@{fraction}");
         if seen.contains(&cell)
-            || (!wanted.is_empty() && !wanted.iter().any(|w| cell.starts_with(w.as_str())))
+            || !(wanted.is_empty() || wanted.iter().any(|prefix| cell.starts_with(prefix)))
         {
             continue;
         }
-        seen.push(cell.clone());
-        let graph = json::read(&std::fs::read_to_string(format!("{dir}/{}.json", f[0])).unwrap()).unwrap();
-        let budget =
-            Budget::Fraction { numerator: percent, denominator: 100 }.resolve(base_trace(&graph).peak);
-        let base = graph.total_time().0 as f64;
-        let start = Instant::now();
-        if let Ok(solver) = std::env::var("SOLVE") {
-            let mut request = rk_solve::Request::new(&graph, budget);
-            request.solver = solver.parse().unwrap();
-            request.time_limit = std::time::Duration::from_secs_f64(
-                std::env::var("TIME").ok().and_then(|t| t.parse().ok()).unwrap_or(10.0),
-            );
-            let o = rk_solve::solve(&request);
-            let pct = |t: u64| 100.0 * (t as f64 / base - 1.0);
-            println!(
-                "{cell:16} {:?} plan {:?} bound {:.4} {:?} {:.2} s | best {} bound {} {}",
-                o.status,
-                o.plan.as_ref().map(|p| (pct(p.trace.time.0), p.solver)),
-                pct(o.lower_bound.0),
-                o.bound_kind,
-                start.elapsed().as_secs_f64(),
-                f[6],
-                f[7],
-                f[8]
-            );
-            continue;
+        let graph = json::read(&std::fs::read_to_string(format!("{dir}/{name}.json"))?)?;
+        let (text, schedule) = row(&graph, fraction, best, &mode, limit)?;
+        println!("{cell:17} {text} | known {best}");
+        if let (Some(save), Some(schedule)) = (&save, schedule) {
+            std::fs::write(format!("{save}/{cell}.json"), schedule)?;
         }
-        let b = bounds::order_free(&graph, budget, std::time::Duration::from_secs(10));
-        let known =
-            f[6].parse::<f64>().ok().map(|p| rk_plan::Time(((1.0 + p / 100.0) * base).ceil() as u64 + 1));
-        if std::env::var("CHAIN").is_ok()
-            && !b.is_infeasible()
-            && known.is_some_and(|k| k.0 > b.time.0 + 1 + (base * 1e-6) as u64)
-        {
-            let limit: f64 = std::env::var("CHAIN").ok().and_then(|t| t.parse().ok()).unwrap_or(10.0);
-            let start = Instant::now();
-            let c = rk_solve::chain::chain(
-                &graph,
-                budget,
-                b.node,
-                known,
-                std::time::Duration::from_secs_f64(limit),
-            );
-            let names: Vec<_> = c.cuts.iter().map(|&c| graph.node(c).name.clone()).collect();
-            let peak = c
-                .start
-                .as_ref()
-                .map(|s| rk_plan::judge(&graph, s).unwrap())
-                .map(|t| (t.peak.0 as f64 / budget.0 as f64, 100.0 * (t.time.0 as f64 / base - 1.0)));
-            println!(
-                "   chain {:9.4} known {:?} {} cuts {:.2} s start {peak:?} {}",
-                100.0 * (c.time.0 as f64 / base - 1.0),
-                f[6],
-                c.cuts.len(),
-                start.elapsed().as_secs_f64(),
-                names.join(" ")
-            );
-        }
-        let pct = 100.0 * (b.time.0 - graph.total_time().0) as f64 / base;
-        println!(
-            "{cell:16} n={:5} {pct:9.4} {:?} at {:?} {:.3} s | best {} bound {} {}",
-            graph.len(),
-            b.proof,
-            graph.node(b.node).name,
-            start.elapsed().as_secs_f64(),
-            f[6],
-            f[7],
-            f[8]
-        );
+        seen.push(cell);
     }
+    Ok(())
+}
+
+fn row(
+    graph: &Graph,
+    fraction: &str,
+    best: &str,
+    mode: &Mode,
+    limit: Duration,
+) -> Result<(String, Option<String>), Box<dyn Error>> {
+    let budget = Budget::parse_with_fractions(fraction)?.resolve(base_trace(graph).peak);
+    let base = graph.total_time().0 as f64;
+    let percent = |time: Time| 100.0 * (time.0 as f64 / base - 1.0);
+    let start = Instant::now();
+    if let Mode::Solve(solver) = *mode {
+        let outcome = solve(&Request { solver, time_limit: limit, ..Request::new(graph, budget) });
+        let schedule = outcome.plan.as_ref().map(|plan| {
+            let ids: Vec<String> = plan.sequence.0.iter().map(|node| node.0.to_string()).collect();
+            format!("{{\"schedule\": [{}]}}\n", ids.join(","))
+        });
+        let plan = outcome.plan.map(|plan| format!("{:.4} by {}", percent(plan.trace.time), plan.solver));
+        let (bound, kind) = (percent(outcome.lower_bound), outcome.bound_kind);
+        let (plan, seconds) = (plan.unwrap_or_else(|| "none".into()), start.elapsed().as_secs_f64());
+        let text = format!("{:?}, plan {plan}, bound {bound:.4} {kind:?}, {seconds:.2} s", outcome.status);
+        return Ok((text, schedule));
+    }
+    let mut bound = order_free(graph, budget, limit);
+    // The file rounds up in the fourth digit.
+    let known = best.parse::<f64>().map(|percent| Time((base * (1.0 + percent / 100.0)).ceil() as u64 + 1));
+    if let (Mode::Chain, Ok(known)) = (mode, known) {
+        raise_by_chain(graph, budget, known, &mut bound, limit);
+    }
+    let (time, at, seconds) =
+        (percent(bound.time), &graph.node(bound.node).name, start.elapsed().as_secs_f64());
+    Ok((format!("bound {time:.4} by {:?} at {at}, {seconds:.3} s", bound.proof), None))
 }
