@@ -41,21 +41,30 @@ impl Eager {
         };
         let names: Vec<&str> =
             step.args.iter().filter(|a| a.role == Role::Input).map(|a| a.name.as_str()).collect();
-        if names.len() != tensors.len() {
+        let tensors: Result<Vec<Tensor>, _> =
+            tensors.iter().map(|t| t.f_to_device(device.to_tch())).collect();
+        let tensors = tensors?;
+        // A tensor that is given twice (ids that are labels too) is one argument of the step.
+        let mut distinct: Vec<&Tensor> = Vec::new();
+        for tensor in &tensors {
+            let same = |other: &&Tensor| other.data_ptr() == tensor.data_ptr() && tensor.numel() > 0;
+            if !distinct.iter().any(same) {
+                distinct.push(tensor);
+            }
+        }
+        if names.len() != distinct.len() {
             let message = format!(
                 "{}: {} inputs are recorded, but the step has {}",
                 path.display(),
-                tensors.len(),
+                distinct.len(),
                 names.len()
             );
             return Err(RuntimeError::Model(message));
         }
-        let tensors: Result<Vec<Tensor>, _> =
-            tensors.iter().map(|t| t.f_to_device(device.to_tch())).collect();
-        let tensors = tensors?;
+        let distinct = distinct.into_iter().map(Tensor::shallow_clone);
+        let inputs = names.into_iter().map(str::to_owned).zip(distinct).collect();
         let loss: LossSpec = source.loss.parse().map_err(model)?;
         let eager = EagerStep::new(archive, &tensors, loss).map_err(model)?;
-        let inputs = names.into_iter().map(str::to_owned).zip(tensors).collect();
         Ok(Self { step: eager, inputs, device, results: None })
     }
 
