@@ -27,6 +27,8 @@ use crate::task::Task;
 
 /// Attempts with growing randomness when the first greedy run fails.
 const TRIES: u32 = 6;
+/// Seconds of cuts per thousand nodes, with a reserve for slow machines: 1.5 s at 10,000 nodes.
+const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 /// Iterations of local search per start in the first round.
 const FIRST_ROUND: u64 = 400;
 
@@ -116,7 +118,16 @@ fn gap_is_large(task: &Task) -> bool {
     gap.is_none_or(|gap| gap.saturating_mul(200) > task.base_time)
 }
 
+/// Whether a look at the cuts of a graph of this size can end in time: one flow in the whole network is not interrupted.
+fn cuts_fit(task: &Task) -> bool {
+    task.clock.left() > CUT_TIME_PER_NODE.saturating_mul(u32::try_from(task.model.len()).unwrap_or(u32::MAX))
+}
+
 fn bound(task: &mut Task) {
+    if !cuts_fit(task) {
+        tracing::info!("no time for a bound");
+        return;
+    }
     let known = task.best_cost().map(Time);
     let time = task.clock.left().mul_f64(0.4);
     let bound: Bound = order_free_below(task.request.graph, task.request.budget, known, time);
@@ -145,7 +156,7 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
                 starts.push(best);
             }
         }
-        if per_mille == 0 || task.is_settled() || task.clock.expired() {
+        if per_mille == 0 || task.is_settled() || !cuts_fit(task) {
             break;
         }
         let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
