@@ -9,6 +9,7 @@
 //! **Absent here:** decisions. What runs when was decided by `--rematerialize`; a step that is not scheduled is
 //! translated as it stands, every node once.
 
+pub mod blocks;
 mod body;
 pub mod to_dot;
 pub mod to_json;

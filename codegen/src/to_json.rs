@@ -5,11 +5,16 @@
 //!  "schedule": [{"run": "layer1.0.conv1"}, {"drop": "layer1.0.relu"}, {"run": "layer1.0.relu", "again": true}]}
 //! ```
 //!
-//! Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
+//! From stage `blocks` on there are `blocks`, and `classes` with every block in exactly one:
+//! `"classes": [{"id": 0, "members": ["layer1.0", "layer1.1"]}]`. Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
+
+use std::collections::BTreeMap;
 
 use rk_dialect::ops::{self, AtenOp, DropOp, NodeOp, RunOp, StepOp};
 use rk_dialect::{Attr, Op, Stage, Value, names};
 use serde_json::{Map, Value as Json, json};
+
+use crate::blocks::{self, Block};
 
 /// One step of a module.
 pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
@@ -45,6 +50,10 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
         first.filter_map(|run| places.get(run.symbol()).map(|&(place, node)| (place, node, *run))).collect();
     of_step.sort_unstable_by_key(|(place, ..)| *place);
     json.insert("nodes".into(), of_step.into_iter().map(|(_, node, run)| node_json(node, run)).collect());
+    if let Some(blocks) = blocks::of(step) {
+        json.insert("blocks".into(), blocks.iter().map(block_json).collect());
+        json.insert("classes".into(), classes_json(&blocks));
+    }
     if step.stage() >= Stage::Scheduled {
         json.insert("schedule".into(), step.body().ops().into_iter().filter_map(line_json).collect());
     }
@@ -85,8 +94,27 @@ fn node_json(node: NodeOp<'_>, run: RunOp<'_>) -> Json {
         "backward": node.is_backward(),
         "random": node.is_random(),
         "once": node.is_once(),
+        "block": node.op().get("rk.block").and_then(Attr::as_i64),
+        "node_class": node.op().get("rk.node_class").and_then(Attr::as_i64),
         "overwrites": node.overwrites(),
     })
+}
+
+fn block_json(block: &Block<'_>) -> Json {
+    json!({
+        "name": block.name,
+        "class": block.class,
+        "forward_class": block.forward_class,
+        "spelling": block.spelling,
+        "cost_class": block.cost_class,
+    })
+}
+
+/// Every class with its blocks, in order of their first block.
+fn classes_json(blocks: &[Block<'_>]) -> Json {
+    let mut members: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
+    blocks.iter().for_each(|block| members.entry(block.class).or_default().push(block.name));
+    members.into_iter().map(|(id, members)| json!({"id": id, "members": members})).collect()
 }
 
 fn line_json(op: Op<'_>) -> Option<Json> {

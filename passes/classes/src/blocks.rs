@@ -8,7 +8,7 @@ use rk_plan::{NodeId, ValueId};
 
 use crate::lower::{Leaves, Lowered, Lowering, Relation, Scope};
 use crate::names;
-use crate::rules::{SAME_BITS, SAME_COST};
+use crate::rules::{Rule, SAME_BITS, SAME_COST};
 use crate::saturate::{Outcome, saturate};
 use crate::step::Step;
 use crate::term::{Graph, Heads};
@@ -46,6 +46,9 @@ pub struct Block {
     pub cost_class: ClassId,
     /// What the block reads from outside. Position k of one block of a class corresponds to position k of another.
     pub arguments: Vec<ValueId>,
+    /// What the block leaves, in the same correspondence: values that others read or the step returns, and then arguments
+    /// that it updates.
+    pub results: Vec<ValueId>,
 }
 
 /// What is known of a step.
@@ -135,9 +138,48 @@ pub fn find(step: &Step) -> Blocks {
             forward_spelling: forward_spelling[at],
             cost_class: cost_class[at],
             arguments: whole.arguments.into_iter().map(|(_, value)| value).collect(),
+            results: whole.results,
         });
     }
     Blocks { blocks, node_classes: classes(&cost_graph, &nodes), block_of, bits, cost }
+}
+
+/// A group of nodes among others: its class, its spelling, and what it reads.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Groups of one class are equal by the relation asked for.
+    pub class: ClassId,
+    /// Groups of one spelling have the same text.
+    pub spelling: ClassId,
+    /// What it reads from outside; position k of one group of a class corresponds to position k of another.
+    pub arguments: Vec<ValueId>,
+    /// What it leaves, in the same correspondence.
+    pub results: Vec<ValueId>,
+}
+
+/// Compares any groups of nodes of a step, each in order of execution.
+pub fn compare(step: &Step, groups: &[Vec<NodeId>], relation: Relation) -> Vec<Group> {
+    let mut graph = Graph::new(Heads::default());
+    let mut lowering = Lowering::new(step, relation, &mut graph);
+    let lowered: Vec<Lowered> =
+        groups.iter().map(|nodes| lowering.lower(&mut graph, nodes, Scope::Block)).collect();
+    let (graph, _) = saturate(graph, rules_of(relation));
+    let spellings = number(lowered.iter().map(|lowered| lowered.text.clone()));
+    let classes = classes(&graph, &lowered);
+    let known = classes.into_iter().zip(spellings).zip(lowered);
+    known
+        .map(|((class, spelling), lowered)| {
+            let arguments = lowered.arguments.into_iter().map(|(_, value)| value).collect();
+            Group { class, spelling, arguments, results: lowered.results }
+        })
+        .collect()
+}
+
+fn rules_of(relation: Relation) -> &'static [Rule] {
+    match relation {
+        Relation::SameBits => &SAME_BITS,
+        Relation::SameCost => &SAME_COST,
+    }
 }
 
 /// What decides a class: everything that leaves, by e-class. What leaves nothing is only equal to its own text.

@@ -31,5 +31,6 @@ pub mod term;
 pub mod ties;
 pub mod views;
 
-pub use blocks::{Block, Blocks, ClassId, find};
+pub use blocks::{Block, Blocks, ClassId, Group, compare, find};
+pub use lower::Relation;
 pub use step::{Arg, Call, Malformed, Node, Operator, Role, Source, Step, StepBuilder, Ty};

@@ -74,6 +74,9 @@ pub enum Leaves {
 pub struct Lowered {
     /// What leaves the block, sorted by purpose, type and order of production.
     pub outputs: Vec<(Leaves, Id)>,
+    /// The values of the step that these outputs are; of an effect, the argument that it updates. The generator's state,
+    /// which is last, has none.
+    pub results: Vec<ValueId>,
     /// The arguments, sorted by slot: position k of one block corresponds to position k of an equal one.
     pub arguments: Vec<(Slot, ValueId)>,
     /// Renamed text; see the module's header.
@@ -175,30 +178,33 @@ impl<'s> Lowering<'s> {
         for &node in nodes {
             self.node(graph, &mut block, node);
         }
-        let mut outputs: Vec<(Leaves, Arc<Ty>, Known)> = Vec::new();
+        let mut outputs: Vec<(Leaves, Arc<Ty>, Known, ValueId)> = Vec::new();
         for &node in nodes {
             for &value in &self.step.node(node).outputs {
                 let known = block.values[&value];
                 for leaves in self.leaves(&block, node, value) {
-                    outputs.push((leaves, self.step.value(value).ty.clone(), known));
+                    outputs.push((leaves, self.step.value(value).ty.clone(), known, value));
                 }
             }
         }
         for value in std::mem::take(&mut block.effects) {
             if let Some(slot) = block.slot(value) {
-                outputs.push((Leaves::Effect(slot), self.step.value(value).ty.clone(), block.values[&value]));
+                let ty = self.step.value(value).ty.clone();
+                outputs.push((Leaves::Effect(slot), ty, block.values[&value], value));
             }
         }
         // Stable: values of the same purpose and type stay in the order in which they are made.
         outputs.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-        block.text.outputs = outputs.iter().map(|(leaves, _, known)| (leaves.clone(), known.word)).collect();
+        block.text.outputs =
+            outputs.iter().map(|(leaves, _, known, _)| (leaves.clone(), known.word)).collect();
+        let results = outputs.iter().map(|(.., value)| *value).collect();
         let mut outputs: Vec<(Leaves, Id)> =
-            outputs.into_iter().map(|(leaves, _, known)| (leaves, known.id)).collect();
+            outputs.into_iter().map(|(leaves, _, known, _)| (leaves, known.id)).collect();
         if block.state != start {
             outputs.push((Leaves::Generator, block.state));
         }
         block.arguments.sort();
-        Lowered { outputs, arguments: block.arguments, text: block.text }
+        Lowered { outputs, results, arguments: block.arguments, text: block.text }
     }
 
     fn leaves(&self, block: &Block, node: NodeId, value: ValueId) -> Vec<Leaves> {
@@ -352,8 +358,9 @@ impl<'s> Lowering<'s> {
             block.values.insert(output, Known { id, word });
         }
         for (index, &input) in node.inputs.iter().enumerate() {
-            // What it overwrites is a copy, and leaves as its first output.
-            if roots[locals[index].root].version == 0 || node.overwrites == Some(index) {
+            // What it overwrites is a copy, and leaves as its first output; other values are never written.
+            let resident = matches!(self.step.value(input).origin, Origin::Resident(_));
+            if roots[locals[index].root].version == 0 || node.overwrites == Some(index) || !resident {
                 continue;
             }
             let id = current(graph, roots, &locals[index], &types[index]);
