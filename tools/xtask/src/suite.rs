@@ -134,7 +134,8 @@ fn clippy(checkout: &Checkout) -> Result<()> {
 }
 
 fn tests(checkout: &Checkout) -> Result<()> {
-    process::show(&mut cargo(checkout, "test", &["--no-fail-fast"]))
+    // Two tests at a time on two cores: threads of libtorch that spin while they wait would take ten times as long.
+    process::show(cargo(checkout, "test", &["--no-fail-fast"]).env("OMP_WAIT_POLICY", "passive"))
 }
 
 fn rustdoc(checkout: &Checkout) -> Result<()> {
