@@ -45,10 +45,10 @@ pub mod scan;
 mod search;
 mod smallest;
 mod solver;
+mod stage_ilp;
 mod tape;
 #[cfg(test)]
 mod tape_tests;
-mod stage_ilp;
 mod task;
 
 pub use packed::{Packed, solve_packed};
