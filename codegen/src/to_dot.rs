@@ -28,7 +28,7 @@ pub fn to_dot<'c>(step: StepOp<'c>, module: Op<'c>) -> String {
     for run in runs.iter().filter(|run| !run.is_again()) {
         let Some((_, node)) = places.get(run.symbol()) else { continue };
         let times = count[run.symbol()];
-        let color = colour(class_of(node), node.is_backward());
+        let color = colour(class_of(*node), node.is_backward());
         let cost = node.cost().map_or(String::new(), |cost| format!("\\n{} us", cost.time / 1000));
         let again = if times > 1 { format!("\\n{times} runs") } else { String::new() };
         let border = if times > 1 { " peripheries=2" } else { "" };
