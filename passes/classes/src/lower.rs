@@ -102,12 +102,15 @@ const ARGUMENT: u32 = u32::MAX;
 const NODE: u32 = u32::MAX - 1;
 const YIELDS: u32 = u32::MAX - 2;
 
+/// A call by its place (node, call within it), and its operator.
+type NumberedCall = ((u32, u32), Arc<Operator>);
+
 /// Lowers nodes of one step into one e-graph.
 pub struct Lowering<'s> {
     step: &'s Step,
     relation: Relation,
     /// Per node and call, the interned head and the operator that it holds.
-    calls: Vec<Vec<((u32, u32), Arc<Operator>)>>,
+    calls: Vec<Vec<NumberedCall>>,
     users: Vec<Vec<NodeId>>,
     returned: HashMap<ValueId, Vec<Role>>,
     /// Per node, the last lowering that it was part of.

@@ -43,7 +43,8 @@ fn repeats(letters: &[u32], period: usize) -> usize {
 /// For letters that stand for single nodes, where short repeats are chance (`mul add mul add`) and rows are what counts.
 pub fn widest(letters: &[u32], least: usize, most: usize) -> Vec<Range<usize>> {
     let mut units = Vec::new();
-    let mut open = vec![0..letters.len()];
+    let mut open = Vec::new();
+    open.push(0..letters.len());
     while let Some(range) = open.pop() {
         let Some((start, period, times)) = widest_row(&letters[range.clone()], least, most) else { continue };
         let start = range.start + start;

@@ -25,9 +25,12 @@ pub struct Problem<'c> {
     /// Per node of the graph, its first run.
     pub runs: Vec<RunOp<'c>>,
     /// Per node and result, the value.
-    values: HashMap<(usize, usize), ValueId>,
+    values: HashMap<Origin, ValueId>,
     places: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
 }
+
+/// A value as the result, by number, of a node, by its place in the original order.
+type Origin = (usize, usize);
 
 /// What the IR says of one node's place in the order.
 struct Access<'c> {
@@ -125,7 +128,7 @@ impl<'c> Problem<'c> {
     }
 
     /// Which results the step returns, and which of those are gradients and nothing else.
-    fn outputs(&self, step: StepOp<'c>) -> (HashSet<(usize, usize)>, HashSet<(usize, usize)>) {
+    fn outputs(&self, step: StepOp<'c>) -> (HashSet<Origin>, HashSet<Origin>) {
         let mut pinned = HashSet::new();
         let mut activations = HashSet::new();
         for (index, returned) in step.returned().into_iter().enumerate() {
@@ -166,7 +169,7 @@ impl<'c> Problem<'c> {
     }
 
     /// The node and result number that a value is an instance of; `None` for what is resident.
-    pub fn origin(&self, value: Value<'c>) -> Option<(usize, usize)> {
+    fn origin(&self, value: Value<'c>) -> Option<Origin> {
         let (op, number) = value.producer()?;
         let run = RunOp::of(op)?;
         Some((self.places.get(run.symbol())?.0, number))

@@ -20,7 +20,7 @@ impl Finished {
     pub fn reason(&self) -> &str {
         let errors = |line: &&str| line.contains("error");
         let lines = || self.stderr.lines().filter(|line| !line.trim().is_empty());
-        lines().find(errors).or_else(|| lines().last()).unwrap_or("no message")
+        lines().find(errors).or_else(|| lines().next_back()).unwrap_or("no message")
     }
 }
 
