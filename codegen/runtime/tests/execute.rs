@@ -98,15 +98,34 @@ fn two_draws_stay_two_masks() {
     );
 }
 
+/// A schedule of the network that runs batch norm a second time.
+fn batch_norm_again() -> Step {
+    let step = network();
+    let bn = step.nodes.iter().position(|n| n.name == "bn").unwrap() as u32;
+    let again = |i: &Instr| matches!(i, Instr::Run(r) if r.again && r.node.0 == bn);
+    (0..).map(|seed| Fool::schedule(&step, seed)).find(|s| s.program.instrs.iter().any(again)).unwrap()
+}
+
+#[test]
+fn without_its_effects_batch_norm_updates_twice() {
+    let _alone = alone();
+    let step = batch_norm_again();
+    let mut twice = step.clone();
+    twice.nodes.iter_mut().flat_map(|n| &mut n.ops).for_each(|op| op.effects.clear());
+    let differs: Vec<String> = train(&step, 1)
+        .into_iter()
+        .zip(train(&twice, 1))
+        .filter(|(a, b)| a.1 != b.1)
+        .map(|(a, _)| a.0)
+        .collect();
+    assert_eq!(differs, ["bn.running_mean", "bn.running_var"]);
+}
+
 #[test]
 fn side_effects_happen_once() {
     let _alone = alone();
     let step = network();
-    let foolish = (0..).map(|seed| Fool::schedule(&step, seed)).find(|s| {
-        let bn = s.nodes.iter().position(|n| n.name == "bn").unwrap() as u32;
-        s.program.instrs.iter().any(|i| matches!(i, Instr::Run(r) if r.again && r.node.0 == bn))
-    });
-    let mut machine = machine(&foolish.unwrap());
+    let mut machine = machine(&batch_norm_again());
     for k in 1..=3 {
         machine.run().unwrap();
         let count = step.args.iter().position(|a| a.name == "bn.num_batches_tracked").unwrap();
