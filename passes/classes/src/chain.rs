@@ -164,21 +164,19 @@ fn join_gap(
     gap: &[Piece],
     nodes: &dyn Fn(&Range<usize>) -> Range<usize>,
 ) -> Vec<Range<usize>> {
-    let mut blocks: Vec<(Range<usize>, bool)> = Vec::new();
-    for piece in gap {
-        let range = nodes(&piece.range);
+    // A block of one node has no inside: there is nothing to keep in it and nothing to drop.
+    let heavy = |range: &Range<usize>| {
         let rank = parameter_rank(step, &forward[range.clone()]);
-        // A block of one node has no inside: there is nothing to keep in it and nothing to drop.
-        let heavy = range.len() > 1 && rank.is_some_and(|rank| rank >= 2);
+        range.len() > 1 && rank.is_some_and(|rank| rank >= 2)
+    };
+    let mut blocks: Vec<Range<usize>> = Vec::new();
+    for range in gap.iter().map(|piece| nodes(&piece.range)) {
         match blocks.last_mut() {
-            Some((last, last_heavy)) if !heavy || !*last_heavy => {
-                last.end = range.end;
-                *last_heavy |= heavy;
-            }
-            _ => blocks.push((range, heavy)),
+            Some(last) if !heavy(&range) || !heavy(last) => last.end = range.end,
+            _ => blocks.push(range),
         }
     }
-    blocks.into_iter().map(|(range, _)| range).collect()
+    blocks
 }
 
 /// Cuts a long segment at the rows of equal units that its nodes form; `letters` are classes of all forward nodes.

@@ -271,6 +271,12 @@ impl StepBuilder {
         {
             return refuse(&node, "yields or overwrites what it does not have");
         }
+        for call in &mut node.calls {
+            // One way to say it: rules make operators too, and heads are compared whole.
+            if call.operator.aliases.iter().all(Option::is_none) {
+                call.operator.aliases.clear();
+            }
+        }
         let id = NodeId::from_index(self.step.nodes.len());
         node.outputs =
             node.yields.iter().map(|&local| self.value(types[local].clone(), Origin::Node(id))).collect();

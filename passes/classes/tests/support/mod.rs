@@ -104,6 +104,10 @@ fn call(text: &str, values: &HashMap<String, usize>, types: &[Arc<Ty>]) -> Call 
             }
         }
     }
+    if operator.aliases.is_empty() {
+        // As the IR reads: an entry per result. It must not matter.
+        operator.aliases = vec![None; operator.results.len()];
+    }
     Call { operator, operands }
 }
 
