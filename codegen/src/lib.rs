@@ -2,9 +2,9 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`to_step`] | the executable kernel sequence for `rk-run` ([`rk_step::Step`]) |
-//! | [`to_json`] | the module as data, for scripts |
-//! | [`to_dot`] | the module as a graph, for Graphviz |
+//! | [`to_step()`] | the executable kernel sequence for `rk-run` ([`rk_step::Step`]) |
+//! | [`to_json()`] | the module as data, for scripts |
+//! | [`to_dot()`] | the module as a graph, for Graphviz |
 //!
 //! **Absent here:** decisions. What runs when was decided by `--rematerialize`; a step that is not scheduled is
 //! translated as it stands, every node once.

@@ -16,7 +16,7 @@
 //! of the root at which its SSA value was made. A write on fresh storage makes the next version of the root; a later
 //! read of an older place builds its views again on the new version. A write on an argument is a side effect of the step
 //! and stays; where the operator can be run without its state (batch norm without running statistics) it becomes `effects`.
-//! Operators that read an operand for its shape only lose that operand ([`crate::shape_only`]).
+//! Operators that read an operand for its shape only lose that operand (`shape_only.rs`).
 //!
 //! # Contract
 //! Needs `raw`, establishes `dataflow`: no `writes` but on arguments and inside `rk.write`; no `detach`; nothing dead.
