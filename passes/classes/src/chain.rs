@@ -9,12 +9,12 @@
 //! *Glue.* A segment between two separators that reads no parameter (an activation, a residual sum, a pooling, the loss)
 //! is an epilogue: it joins the segment before it, if that segment is followed by it wherever it occurs.
 //!
-//! *Repeats.* Where the same segments stand in a row more than once ([`tandem::shortest`]), a unit is a block: attention and
+//! *Repeats.* Where the same segments stand in a row more than once (`tandem::shortest`), a unit is a block: attention and
 //! feed-forward of a transformer layer, a bottleneck of a ResNet. Between repeats, segments that read no matrix (rank 2 or
 //! more) and single nodes join their neighbour.
 //!
 //! *No chain.* A segment that is long all the same (an unrolled LSTM, a decoder that reads its encoder everywhere) is cut
-//! at repeats of its single nodes ([`tandem::widest`]).
+//! at repeats of its single nodes (`tandem::widest`).
 //!
 //! Blocks are intervals of the order of execution, so a block can run as a whole. Not here: the backward pass ([`crate::ties`]).
 //!
@@ -157,22 +157,20 @@ fn glue(step: &Step, forward: &[NodeId], segments: &[Range<usize>], letters: &[u
     groups
 }
 
-/// Between repeats: what reads no matrix, or is a single node, joins what stands before it in the gap, or after it when it comes first.
+/// Between repeats: what reads no matrix joins what stands before it in the gap, or after it when it comes first. So does a
+/// single node with what follows: a block of one node has no inside, nothing to keep in it and nothing to drop.
 fn join_gap(
     step: &Step,
     forward: &[NodeId],
     gap: &[Piece],
     nodes: &dyn Fn(&Range<usize>) -> Range<usize>,
 ) -> Vec<Range<usize>> {
-    // A block of one node has no inside: there is nothing to keep in it and nothing to drop.
-    let heavy = |range: &Range<usize>| {
-        let rank = parameter_rank(step, &forward[range.clone()]);
-        range.len() > 1 && rank.is_some_and(|rank| rank >= 2)
-    };
+    let heavy =
+        |range: &Range<usize>| parameter_rank(step, &forward[range.clone()]).is_some_and(|rank| rank >= 2);
     let mut blocks: Vec<Range<usize>> = Vec::new();
     for range in gap.iter().map(|piece| nodes(&piece.range)) {
         match blocks.last_mut() {
-            Some(last) if !heavy(&range) || !heavy(last) => last.end = range.end,
+            Some(last) if !heavy(&range) || !heavy(last) || last.len() == 1 => last.end = range.end,
             _ => blocks.push(range),
         }
     }
