@@ -103,7 +103,10 @@ fn cell(options: &Options, model: &str, raw: &str, budget: &str) -> Result<Vec<S
     let pass = format!("--rematerialize=budget={budget} {}", options.rematerialize);
     let planned = tool("rk-opt", &[raw, &pass, "-o", &scheduled])?;
     if planned.code == 2 {
-        let mut row = vec![model.to_owned(), budget.to_owned(), format!("infeasible: {}", planned.reason())];
+        // The pass names the op in front of the sentence; the sentence is what the table needs.
+        let reason = planned.reason();
+        let sentence = reason.find("no schedule").map_or(reason, |at| &reason[at..]);
+        let mut row = vec![model.to_owned(), budget.to_owned(), format!("infeasible: {sentence}")];
         row.resize(10, String::new());
         return Ok(row);
     }
