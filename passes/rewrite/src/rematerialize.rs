@@ -85,7 +85,7 @@ struct Options {
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let options = options(cx)?;
     if cx.steps().iter().any(|step| step.stage() < Stage::Costed) {
-        cx.run_passes("rk-dataflow,rk-simplify,rk-annotate-cost")?;
+        cx.run_passes("rk-dataflow,rk-simplify,rk-anonymize,rk-annotate-cost")?;
     }
     for step in cx.steps() {
         cx.at(step.op());
