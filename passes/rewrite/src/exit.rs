@@ -9,6 +9,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 pub const INFEASIBLE: i32 = 2;
 /// No schedule was found in the time, and none was proven impossible.
 pub const NONE_FOUND: i32 = 3;
+/// An option of a pass cannot be understood.
+pub const BAD_OPTION: i32 = 4;
+/// The step is at a stage that the pass cannot start from.
+pub const WRONG_STAGE: i32 = 5;
 
 static CODE: AtomicI32 = AtomicI32::new(0);
 

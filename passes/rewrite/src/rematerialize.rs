@@ -83,13 +83,14 @@ struct Options {
 }
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
-    let options = options(cx)?;
+    let options = options(cx).inspect_err(|_| exit::set(exit::BAD_OPTION))?;
     if cx.steps().iter().any(|step| step.stage() < Stage::Costed) {
         cx.run_passes("rk-dataflow,rk-simplify,rk-anonymize,rk-annotate-cost")?;
     }
     for step in cx.steps() {
         cx.at(step.op());
         if !matches!(step.stage(), Stage::Costed | Stage::Scheduled) {
+            exit::set(exit::WRONG_STAGE);
             let message = format!("cannot plan a step at stage {}", step.stage());
             return Err(Diagnostic::error(step.op().location(), message).into());
         }

@@ -15,7 +15,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "resnet18,resnet50,gpt2_4")]
     models: Vec<String>,
     /// Timed repeats of each measurement; the median counts.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 25)]
     repeat: u32,
     #[command(flatten)]
     common: crate::Common,

@@ -3,7 +3,8 @@
 //! `rk-opt STEP.mlir --rematerialize --budget=2GiB -o OUT.mlir`. The command line is MLIR's own (`MlirOptMain`); three things
 //! are added to it. A file given by `-o` is written whole or not at all. It keeps locations, because they carry the
 //! module paths that later tools show. And the exit code tells why there is no output: 1 the input or a pass was
-//! refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 6 the output cannot be written.
+//! refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 an option of a pass is not understood,
+//! 5 a step is at a stage that cannot be planned, 6 the output cannot be written.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
