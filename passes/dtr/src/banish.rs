@@ -27,11 +27,11 @@ impl Banishing {
         self.waiting.resize_with(tables.storages(), HashSet::new);
         self.children.resize_with(tables.tensors.len(), Vec::new);
         for output in tables.calls[call as usize].outputs.clone() {
-            self.parents.push(args.to_vec());
+            self.parents.push(args.iter().map(|arg| arg.0).collect());
             self.wait(tables, output);
         }
         for &arg in args {
-            self.children[arg as usize].extend(tables.calls[call as usize].outputs.clone());
+            self.children[arg.index()].extend(tables.calls[call as usize].outputs.clone());
         }
     }
 
@@ -97,45 +97,5 @@ impl Banishing {
 fn remove_one(list: &mut Vec<u32>, item: u32) {
     if let Some(place) = list.iter().position(|&i| i == item) {
         list.remove(place);
-    }
-}
-
-/// Evicted neighbourhoods walked from scratch: under banishing the reference keeps no records.
-#[derive(Debug, Default)]
-pub(crate) struct Neighborhoods {
-    /// The walk that saw a storage last; a storage seen in both directions counts once.
-    counted: Vec<u64>,
-    seen: Vec<u64>,
-    turn: u64,
-    todo: Vec<u32>,
-}
-
-impl Neighborhoods {
-    /// Total time and latest access of the evicted storages reachable from `storage` downwards or upwards.
-    pub fn around(&mut self, tables: &Tables, storage: u32) -> (u64, u64) {
-        self.seen.resize(tables.storages(), 0);
-        self.counted.resize(tables.storages(), 0);
-        let (mut time, mut last) = (0, 0);
-        let choice = self.turn + 1;
-        for next in [&tables.below, &tables.above] {
-            self.turn += 1;
-            self.todo.push(storage);
-            while let Some(storage) = self.todo.pop() {
-                for &neighbor in &next[storage as usize] {
-                    let n = neighbor as usize;
-                    if tables.resident[n] || tables.banished[n] || self.seen[n] == self.turn {
-                        continue;
-                    }
-                    self.seen[n] = self.turn;
-                    self.todo.push(neighbor);
-                    if self.counted[n] != choice {
-                        self.counted[n] = choice;
-                        time += tables.compute[n];
-                        last = last.max(tables.stamp[n]);
-                    }
-                }
-            }
-        }
-        (time, last)
     }
 }

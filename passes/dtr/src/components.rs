@@ -5,7 +5,7 @@
 //! node behind: phantom connections stay. That approximation is part of the heuristic, not a bug to repair.
 //! Source: DTR, appendix C; dtr.md, section 6.1. Not here: exact neighbourhoods (see `regions`).
 
-use crate::tables::Tables;
+use crate::tables::{Tables, Tensor};
 
 /// A storage in memory has no node.
 const NONE: u32 = u32::MAX;
@@ -31,12 +31,51 @@ pub(crate) struct Components {
 }
 
 impl Components {
-    /// Gives storages linked since the last call a node of value 0.
-    pub fn grow(&mut self, tables: &Tables) {
-        while self.node.len() < tables.storages() {
-            let node = self.add(0);
-            self.node.push(node);
+    /// Gives the fresh storages of a call that was just linked a node of value 0 each.
+    pub fn linked(&mut self, tables: &Tables, call: u32) {
+        if self.parent.len() > 4 * tables.storages() + 1024 {
+            self.squeeze();
         }
+        for output in tables.calls[call as usize].outputs.clone() {
+            let Tensor { storage, .. } = tables.tensors[output as usize];
+            // A view has no storage of its own; an evicted base has a node already, a resident one has none.
+            if tables.first_tensor[storage as usize] == output {
+                let node = self.add(0);
+                if storage as usize >= self.node.len() {
+                    self.node.resize(storage as usize + 1, NONE);
+                }
+                self.node[storage as usize] = node;
+            }
+        }
+    }
+
+    /// An evicted storage leaves for ever, and its time with it.
+    pub fn forgotten(&mut self, tables: &Tables, storage: u32) {
+        if self.node[storage as usize] != NONE {
+            self.returned(tables, storage);
+        }
+    }
+
+    /// Drops the nodes that storages left behind: one node per component is enough, since only roots matter. Looking
+    /// up counts as a visit, so simulations, whose visits are compared, must be too short to come here.
+    fn squeeze(&mut self) {
+        let visits = self.visits;
+        let mut new = Self { node: vec![NONE; self.node.len()], visits, ..Self::default() };
+        let mut renamed = vec![NONE; self.parent.len()];
+        for storage in 0..self.node.len() {
+            if self.node[storage] == NONE {
+                continue;
+            }
+            let root = self.root(self.node[storage]);
+            if renamed[root as usize] == NONE {
+                renamed[root as usize] = new.add(self.value[root as usize]);
+                let members = self.members[root as usize];
+                new.members[renamed[root as usize] as usize] = members;
+                new.note_sign(renamed[root as usize]);
+            }
+            new.node[storage] = renamed[root as usize];
+        }
+        *self = new;
     }
 
     fn add(&mut self, value: i64) -> u32 {

@@ -31,9 +31,11 @@
 mod banish;
 mod blocks;
 mod components;
+mod forget;
 mod heuristic;
 mod line;
 mod log;
+mod online;
 mod pool;
 mod program;
 mod quotient;
@@ -43,12 +45,15 @@ mod search;
 mod simulate;
 mod tables;
 mod units;
+mod walks;
+mod world;
 
 pub use heuristic::{Heuristic, Numerator, Policy, UnknownHeuristic};
 pub use log::{LogError, LogReader, Reason};
 pub use program::{Builder, Call, Program, Step, TooLarge};
-pub use runtime::{Counters, Options, Runtime, Stop, World};
+pub use runtime::Runtime;
 pub use search::Scan;
 pub use simulate::{Baseline, Outcome, Status, replay, simulate};
 pub use tables::Output;
 pub use units::{Bytes, CallId, Nanos, StorageId, TensorId};
+pub use world::{Counters, Locked, LockedSet, Online, Options, Run, Stop, World};

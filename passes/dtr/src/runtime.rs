@@ -1,111 +1,18 @@
 //! The runtime: computes calls within a budget, evicts when memory is full, computes again what was evicted.
 //!
 //! Idea: one machine for all uses. It keeps the books (memory, clock, locks, references) and decides; a [`World`]
-//! carries out. The simulator's world is `()`, which does nothing and believes the costs it is told; a planner's
-//! world writes the runs and drops down; an online world launches kernels and returns measured times.
-//! Recomputation is recursive in nature and hundreds of levels deep in practice, so it runs on an explicit stack.
-//! Source: DTR, figures 2 and 7 to 12; dtr.md, section 5. Not here: scores (see `search`), logs (see `log`).
+//! carries out. Recomputation is recursive in nature and hundreds of levels deep in practice, so it runs on an
+//! explicit stack. What is locked on the way is written down, so that a run that fails leaves no lock behind.
+//! Source: DTR, figures 2 and 7 to 12; dtr.md, section 5. Not here: scores (see `search`), logs (see `log`), calls that
+//! ran before they are linked and the forgetting of what is dead (see `online`).
 
 use crate::banish::Banishing;
-use crate::heuristic::{Heuristic, Policy};
+use crate::heuristic::Policy;
 use crate::pool::Pool;
 use crate::search::{Scan, Search};
 use crate::tables::{Output, Tables};
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
-use std::convert::Infallible;
-
-/// Who carries out what the runtime decides.
-pub trait World {
-    /// Why a call could not run.
-    type Error;
-
-    /// Runs a call and returns how long it took. Outputs that have a value already are computed twice: the second
-    /// copy is dropped. `again` tells a recomputation from the first run; `expected` is the time given at the link.
-    ///
-    /// # Errors
-    /// Stops the runtime, which hands the error on.
-    fn run(&mut self, call: CallId, again: bool, expected: Nanos) -> Result<Nanos, Self::Error>;
-
-    /// Frees a storage with all its views.
-    fn evict(&mut self, storage: StorageId);
-}
-
-/// The world of the simulator: every call takes the time it is expected to take.
-impl World for () {
-    type Error = Infallible;
-
-    fn run(&mut self, _: CallId, _: bool, expected: Nanos) -> Result<Nanos, Infallible> {
-        Ok(expected)
-    }
-
-    fn evict(&mut self, _: StorageId) {}
-}
-
-/// What a runtime obeys.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Which storage goes first.
-    pub heuristic: Heuristic,
-    /// What happens when the last reference is dropped.
-    pub policy: Policy,
-    /// What the storages in memory may add up to.
-    pub budget: Bytes,
-    /// More recomputation than this counts as thrashing.
-    pub remat_limit: Nanos,
-    /// How the pool is searched.
-    pub scan: Scan,
-    /// Used by random heuristics only.
-    pub seed: u64,
-}
-
-/// Why a runtime stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stop<E = Infallible> {
-    /// A call needs more than the budget leaves, and nothing can be evicted.
-    #[error(
-        "out of memory: {wanted} wanted with {in_use} in use, all of it locked or pinned, and a budget of {budget}"
-    )]
-    OutOfMemory {
-        /// The outputs of the call.
-        wanted: Bytes,
-        /// What is in memory.
-        in_use: Bytes,
-        /// What may be in memory.
-        budget: Bytes,
-    },
-    /// Recomputation passed its limit.
-    #[error("thrashing: {spent} of recomputation, more than {limit}")]
-    Thrashed {
-        /// Time spent on recomputation so far.
-        spent: Nanos,
-        /// The limit.
-        limit: Nanos,
-    },
-    /// The world could not run a call.
-    #[error("{0}")]
-    World(E),
-}
-
-/// The state of the books.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Starts at 1 ns and advances by what the calls take.
-    pub clock: Nanos,
-    /// Time of first runs.
-    pub model: Nanos,
-    /// Time of recomputation.
-    pub remat: Nanos,
-    /// What is in memory now.
-    pub memory: Bytes,
-    /// The most that was, counting both copies of what one call computes twice.
-    pub max_memory: Bytes,
-    /// Scores computed, or skipped by a bound where a full scan would compute them.
-    pub evals: u64,
-    /// Evictions.
-    pub evictions: u64,
-    /// Recomputations.
-    pub reruns: u64,
-}
+use crate::world::{Counters, Locked, LockedSet, Options, Run, Stop, World};
 
 /// Recomputing this often is thrashing, too: calls that cost nothing would never reach a limit in time, and
 /// could keep a run of a few hundred lines busy for ever. The recorded logs stay below 2^16.
@@ -113,29 +20,35 @@ const RERUN_LIMIT: u64 = 1 << 26;
 
 /// A tensor on its way to a value.
 #[derive(Debug)]
-struct Frame {
+pub(crate) struct Frame {
     target: u32,
     again: bool,
     /// Its parents without value lie in `missing[next..]`, up to the next frame's.
     next: usize,
     first: usize,
+    /// The locks that it holds lie in `held[first_lock..]`.
+    first_lock: usize,
 }
 
 /// DTR on a graph that is linked while it runs.
 #[derive(Debug)]
 pub struct Runtime<W> {
-    options: Options,
-    world: W,
-    tables: Tables,
-    pool: Pool,
-    search: Search,
+    pub(crate) options: Options,
+    pub(crate) world: W,
+    pub(crate) tables: Tables,
+    pub(crate) pool: Pool,
+    pub(crate) search: Search,
     banishing: Option<Banishing>,
-    counters: Counters,
+    pub(crate) counters: Counters,
     frames: Vec<Frame>,
     missing: Vec<u32>,
+    /// Storages that open frames have locked, in order.
+    held: Vec<u32>,
     /// Scratch of one run: storages that it made resident, tensors that it defined.
     arrived: Vec<u32>,
     defined: Vec<u32>,
+    /// Scratch of forgetting.
+    pub(crate) dead: Vec<u32>,
 }
 
 impl<W: World> Runtime<W> {
@@ -152,13 +65,15 @@ impl<W: World> Runtime<W> {
             // What is pinned stays in memory, unless it is banished, so that no search ever asks for edges to it.
             tables: Tables::new(options.scan == Scan::Full || policy == Policy::Banish),
             pool: Pool::default(),
-            search: Search::new(heuristic, policy, options.scan, options.seed),
+            search: Search::new(&options),
             banishing: (policy == Policy::Banish).then(Banishing::default),
             counters: Counters { clock: Nanos(1), ..Counters::default() },
             frames: Vec::new(),
             missing: Vec::new(),
+            held: Vec::new(),
             arrived: Vec::new(),
             defined: Vec::new(),
+            dead: Vec::new(),
         }
     }
 
@@ -190,7 +105,7 @@ impl<W: World> Runtime<W> {
         assert!(!outputs.is_empty(), "a call needs an output");
         self.search.before_link(&self.tables, args, outputs);
         let call = self.tables.link(cost, args, outputs);
-        self.search.linked(&self.tables);
+        self.search.linked(&self.tables, call.0);
         if let Some(banishing) = &mut self.banishing {
             banishing.linked(&self.tables, call.0);
         }
@@ -222,6 +137,7 @@ impl<W: World> Runtime<W> {
     pub fn get(&mut self, tensor: TensorId) {
         let storage = self.tables.storage_of(tensor);
         self.tables.external[storage.index()] += 1;
+        self.tables.refs[tensor.index()] += 1;
     }
 
     /// The program drops a reference; what happens at the last one is the policy's business.
@@ -233,17 +149,17 @@ impl<W: World> Runtime<W> {
             return Ok(());
         }
         let storage = self.tables.storage_of(tensor).0;
-        let references = &mut self.tables.external[storage as usize];
-        *references -= 1;
-        if *references != 0 {
-            return Ok(());
+        self.tables.external[storage as usize] -= 1;
+        if self.tables.external[storage as usize] == 0 {
+            if self.banishing.is_some() {
+                return self.try_banish(storage);
+            }
+            // What is locked is pinned, or in use by an online world.
+            if self.tables.resident[storage as usize] && self.tables.locks[storage as usize] == 0 {
+                self.evict(storage);
+            }
         }
-        if self.banishing.is_some() {
-            return self.try_banish(storage);
-        }
-        if self.tables.resident[storage as usize] && !self.tables.pinned[storage as usize] {
-            self.evict(storage);
-        }
+        self.drop_reference(tensor);
         Ok(())
     }
 
@@ -259,19 +175,35 @@ impl<W: World> Runtime<W> {
         if !self.tables.pinned[storage as usize] {
             self.lock(storage);
             self.tables.pinned[storage as usize] = true;
+            // A simulated pin is for ever.
+            self.tables.settled[storage as usize] = !self.options.online.forget;
         }
         Ok(())
     }
 
-    /// Gives a tensor its value, and first its parents, theirs, and so on.
-    fn materialize(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
+    /// Gives a tensor its value, and first its parents, theirs, and so on. If that fails, no lock is left behind.
+    pub(crate) fn materialize(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
+        let (frames, missing, held) = (self.frames.len(), self.missing.len(), self.held.len());
+        let result = self.descend(target, again);
+        if result.is_err() {
+            self.frames.truncate(frames);
+            self.missing.truncate(missing);
+            // Banishing resets locks; after an error nothing can be said of them.
+            for storage in self.held.split_off(held) {
+                if self.banishing.is_none() {
+                    self.unlock(storage);
+                }
+            }
+        }
+        result
+    }
+
+    fn descend(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
         let outer = self.frames.len();
         self.enter(target, again);
         while let Some(frame) = self.frames[outer..].last_mut() {
             let Some(&parent) = self.missing.get(frame.next) else {
-                let Frame { target, again, first, .. } = *frame;
-                self.frames.pop();
-                self.missing.truncate(first);
+                let Frame { target, again, .. } = *frame;
                 self.run(target, again)?;
                 continue;
             };
@@ -282,6 +214,7 @@ impl<W: World> Runtime<W> {
             if parent_defined {
                 frame.next += 1;
                 self.lock(storage);
+                self.held.push(storage);
             } else {
                 self.enter(parent, true);
             }
@@ -293,33 +226,62 @@ impl<W: World> Runtime<W> {
     /// that making the others cannot evict them.
     fn enter(&mut self, target: u32, again: bool) {
         let call = self.tables.tensors[target as usize].call;
-        let first = self.missing.len();
-        let count = self.tables.args(call).len();
-        for place in 0..count {
-            let storage = self.tables.tensors[self.tables.args(call)[place] as usize].storage;
+        let (first, first_lock) = (self.missing.len(), self.held.len());
+        let args = self.tables.calls[call as usize].args.clone();
+        for place in args.clone() {
+            let storage = self.tables.tensors[self.tables.args[place as usize].index()].storage;
             if self.banishing.is_none() || self.tables.external[storage as usize] > 0 {
                 self.touch(storage);
             }
         }
-        for place in 0..count {
-            let parent = self.tables.args(call)[place];
-            let tensor = &self.tables.tensors[parent as usize];
+        for place in args {
+            let parent = self.tables.args[place as usize];
+            let tensor = &self.tables.tensors[parent.index()];
             if tensor.defined {
-                self.lock(tensor.storage);
+                let storage = tensor.storage;
+                self.lock(storage);
+                self.held.push(storage);
             } else {
-                self.missing.push(parent);
+                self.missing.push(parent.0);
             }
         }
-        self.frames.push(Frame { target, again, next: first, first });
+        self.frames.push(Frame { target, again, next: first, first, first_lock });
     }
 
-    /// Runs the call of `target`, whose parents are all in memory and locked.
+    /// Runs the call of `target`, the last frame's, whose parents are all in memory and locked, and closes the frame.
     fn run(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
         let call = self.tables.tensors[target as usize].call;
         let total = self.tables.calls[call as usize].total;
-        self.make_room(total)?;
-        let expected = Nanos(self.tables.calls[call as usize].cost);
-        let took = self.world.run(CallId(call), again, expected).map_err(Stop::World)?;
+        self.make_room(Bytes(total))?;
+        let outputs = self.tables.calls[call as usize].outputs.clone();
+        let took = self.world.run(&Run {
+            call: CallId(call),
+            args: self.tables.args(call),
+            first_output: TensorId(outputs.start),
+            outputs: outputs.len(),
+            again,
+            expected: Nanos(self.tables.calls[call as usize].cost),
+        });
+        let took = took.map_err(Stop::World)?;
+        self.account(took, total, again);
+        self.define_outputs(call, target);
+        if let Some(Frame { first, first_lock, .. }) = self.frames.pop() {
+            self.missing.truncate(first);
+            self.held.truncate(first_lock);
+        }
+        self.unlock_parents(call, target)?;
+        if again && self.options.online.learn {
+            self.learn(call, took);
+        }
+        let Counters { remat, reruns, .. } = self.counters;
+        if remat > self.options.remat_limit || reruns > RERUN_LIMIT {
+            return Err(Stop::Thrashed { spent: remat, limit: self.options.remat_limit });
+        }
+        Ok(())
+    }
+
+    /// Puts a run into the books.
+    pub(crate) fn account(&mut self, took: Nanos, total: u64, again: bool) {
         let counters = &mut self.counters;
         counters.clock.0 += took.0;
         counters.memory.0 += total;
@@ -330,30 +292,43 @@ impl<W: World> Runtime<W> {
         } else {
             counters.model.0 += took.0;
         }
-        self.define_outputs(call, target);
-        self.unlock_parents(call, target)?;
-        let Counters { remat, reruns, .. } = self.counters;
-        if remat > self.options.remat_limit || reruns > RERUN_LIMIT {
-            return Err(Stop::Thrashed { spent: remat, limit: self.options.remat_limit });
-        }
-        Ok(())
     }
 
-    /// Evicts until the outputs of a call fit, whether or not some of them are in memory already.
-    fn make_room(&mut self, total: u64) -> Result<(), Stop<W::Error>> {
-        while self.counters.memory.0 + total > self.options.budget.0 {
+    /// Evicts until this much more fits: the outputs of a call, whether or not some of them are in memory already.
+    ///
+    /// # Errors
+    /// [`Stop::OutOfMemory`], if nothing is left to evict; see [`crate::Online::overshoot`].
+    pub fn make_room(&mut self, wanted: Bytes) -> Result<(), Stop<W::Error>> {
+        let budget = self.options.budget;
+        while self.counters.memory.0 + wanted.0 > budget.0 {
             let victim = self.search.victim(&self.tables, &self.pool, self.counters.clock.0);
             let Some(victim) = victim else {
-                let (wanted, in_use) = (Bytes(total), self.counters.memory);
-                return Err(Stop::OutOfMemory { wanted, in_use, budget: self.options.budget });
+                let in_use = self.counters.memory;
+                if self.options.online.overshoot && in_use <= budget {
+                    return Ok(());
+                }
+                let locked = Box::new(self.locked());
+                return Err(Stop::OutOfMemory { wanted, in_use, budget, locked });
             };
             self.evict(victim);
         }
         Ok(())
     }
 
+    /// What is in memory and cannot be evicted now.
+    pub fn locked(&self) -> LockedSet {
+        let tables = &self.tables;
+        let locked = (0..tables.storages()).filter(|&s| tables.resident[s] && tables.locks[s] > 0);
+        LockedSet::new(locked.map(|s| Locked {
+            storage: StorageId(s as u32),
+            tensor: TensorId(tables.first_tensor[s]),
+            bytes: Bytes(tables.size[s]),
+            pinned: tables.pinned[s],
+        }))
+    }
+
     /// Gives the outputs without value theirs, frees the second copy of the others, and tells pool and search.
-    fn define_outputs(&mut self, call: u32, target: u32) {
+    pub(crate) fn define_outputs(&mut self, call: u32, target: u32) {
         self.arrived.clear();
         self.defined.clear();
         let outputs = self.tables.calls[call as usize].outputs.clone();
@@ -388,7 +363,7 @@ impl<W: World> Runtime<W> {
         }
         for place in 0..self.tables.args(call).len() {
             let parent = self.tables.args(call)[place];
-            self.unlock(self.tables.tensors[parent as usize].storage);
+            self.unlock(self.tables.tensors[parent.index()].storage);
         }
         Ok(())
     }
@@ -429,9 +404,9 @@ impl<W: World> Runtime<W> {
         Ok(())
     }
 
-    fn evict(&mut self, storage: u32) {
+    pub(crate) fn evict(&mut self, storage: u32) {
         let s = storage as usize;
-        self.world.evict(StorageId(storage));
+        self.world.evict(StorageId(storage), self.tables.tensors_of(storage).map(TensorId));
         self.tables.resident[s] = false;
         self.tables.undefine(storage);
         self.counters.memory.0 -= self.tables.size[s];
@@ -444,7 +419,7 @@ impl<W: World> Runtime<W> {
     }
 
     /// The storage is accessed now.
-    fn touch(&mut self, storage: u32) {
+    pub(crate) fn touch(&mut self, storage: u32) {
         let now = self.counters.clock.0;
         self.tables.stamp[storage as usize] = now;
         if let Some(entry) = self.pool.entry_mut(storage) {
@@ -452,7 +427,7 @@ impl<W: World> Runtime<W> {
         }
     }
 
-    fn lock(&mut self, storage: u32) {
+    pub(crate) fn lock(&mut self, storage: u32) {
         let locks = &mut self.tables.locks[storage as usize];
         if *locks == 0 {
             self.pool.remove(storage);
@@ -460,7 +435,7 @@ impl<W: World> Runtime<W> {
         *locks += 1;
     }
 
-    fn unlock(&mut self, storage: u32) {
+    pub(crate) fn unlock(&mut self, storage: u32) {
         let s = storage as usize;
         self.tables.locks[s] -= 1;
         if self.tables.locks[s] == 0 && self.tables.resident[s] {

@@ -6,7 +6,6 @@
 //! evaluations, and the full one stays as the oracle and for the reference's access statistics.
 //! Source: dtr.md, section 6 (scores). Not here: the arithmetic of one quotient (see `quotient`).
 
-use crate::banish::Neighborhoods;
 use crate::components::Components;
 use crate::heuristic::{Heuristic, Numerator, Policy};
 use crate::pool::{Entry, Pool};
@@ -14,6 +13,8 @@ use crate::quotient::quotient;
 use crate::regions::Regions;
 use crate::tables::{Output, Tables};
 use crate::units::TensorId;
+use crate::walks::{Reach, Walks};
+use crate::world::Options;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -36,8 +37,8 @@ enum Memory {
     Nothing,
     Components(Components),
     Regions(Regions),
-    /// No memory between choices: neighbourhoods from scratch, for banishing.
-    Scratch(Neighborhoods),
+    /// No memory between choices: neighbourhoods from scratch, where the graph loses edges.
+    Scratch(Walks),
 }
 
 #[derive(Debug)]
@@ -45,15 +46,20 @@ pub(crate) struct Search {
     heuristic: Heuristic,
     scan: Scan,
     memory: Memory,
+    shared_stamp: bool,
     rng: ChaCha8Rng,
     pub evals: u64,
     accesses: u64,
 }
 
 impl Search {
-    pub fn new(heuristic: Heuristic, policy: Policy, scan: Scan, seed: u64) -> Self {
+    pub fn new(options: &Options) -> Self {
+        let Options { heuristic, policy, scan, seed, online, .. } = *options;
+        let loses_edges = policy == Policy::Banish || online.forget;
         let memory = match heuristic.numerator {
-            Numerator::Neighborhood if policy == Policy::Banish => Memory::Scratch(Neighborhoods::default()),
+            Numerator::Neighborhood | Numerator::Ancestors if loses_edges => {
+                Memory::Scratch(Walks::default())
+            }
             Numerator::Neighborhood | Numerator::Ancestors => {
                 Memory::Regions(Regions::new(scan == Scan::Full))
             }
@@ -61,7 +67,9 @@ impl Search {
             Numerator::Own | Numerator::One | Numerator::LastAccess | Numerator::Random => Memory::Nothing,
         };
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        Self { heuristic, scan, memory, rng, evals: 0, accesses: 0 }
+        // Under banishing the reference takes the latest access of the whole neighbourhood.
+        let shared_stamp = policy == Policy::Banish;
+        Self { heuristic, scan, memory, shared_stamp, rng, evals: 0, accesses: 0 }
     }
 
     /// A lower bound of the numerator of a storage, exact as f64.
@@ -97,12 +105,19 @@ impl Search {
         }
     }
 
-    /// Takes note of storages that were linked.
-    pub fn linked(&mut self, tables: &Tables) {
+    /// Takes note of a call that was linked, with fresh storages or none.
+    pub fn linked(&mut self, tables: &Tables, call: u32) {
         match &mut self.memory {
-            Memory::Components(components) => components.grow(tables),
+            Memory::Components(components) => components.linked(tables, call),
             Memory::Regions(regions) => regions.linked(tables),
             Memory::Nothing | Memory::Scratch(_) => (),
+        }
+    }
+
+    /// Takes note that an evicted storage is about to be forgotten.
+    pub fn forgotten(&mut self, tables: &Tables, storage: u32) {
+        if let Memory::Components(components) = &mut self.memory {
+            components.forgotten(tables, storage);
         }
     }
 
@@ -217,9 +232,13 @@ impl Search {
                 (own + regions.time_below(tables, storage) + regions.time_above(tables, storage)) as i64
             }
             (_, Memory::Regions(regions)) => (own + regions.time_above(tables, storage)) as i64,
-            (_, Memory::Scratch(neighborhoods)) => {
-                let (time, last) = neighborhoods.around(tables, storage);
-                stamp = stamp.max(last);
+            (numerator, Memory::Scratch(walks)) => {
+                let above = numerator == Numerator::Ancestors;
+                let reach = if above { Reach::Above } else { Reach::BothWays };
+                let (time, last) = walks.around(tables, storage, reach);
+                if self.shared_stamp {
+                    stamp = stamp.max(last);
+                }
                 (own + time) as i64
             }
             (Numerator::LastAccess, _) => return Some(stamp as f64),

@@ -6,9 +6,10 @@
 
 use crate::heuristic::{Heuristic, Policy};
 use crate::program::{Program, Step};
-use crate::runtime::{Counters, Options, Runtime, Stop, World};
+use crate::runtime::Runtime;
 use crate::search::Scan;
 use crate::units::{Bytes, Nanos};
+use crate::world::{Counters, Online, Options, Stop, World};
 use std::fmt;
 
 /// How a run ended.
@@ -69,6 +70,7 @@ impl Baseline {
             remat_limit: Nanos::UNLIMITED,
             scan: Scan::Pruned,
             seed: 0,
+            online: Online::default(),
         };
         let counters = simulate(program, &options).counters;
         Self { peak: counters.max_memory, compute: counters.model }
@@ -87,7 +89,15 @@ impl Baseline {
     /// Options as the experiments use them: recomputation may take as long as the baseline.
     pub fn options(&self, heuristic: Heuristic, policy: Policy, ratio: f64) -> Options {
         let budget = self.budget(ratio);
-        Options { heuristic, policy, budget, remat_limit: self.compute, scan: Scan::Pruned, seed: 0 }
+        Options {
+            heuristic,
+            policy,
+            budget,
+            remat_limit: self.compute,
+            scan: Scan::Pruned,
+            seed: 0,
+            online: Online::default(),
+        }
     }
 }
 

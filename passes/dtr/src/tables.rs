@@ -1,10 +1,12 @@
-//! What is known of every storage, tensor and call: the dynamic graph, as tables that only grow.
+//! What is known of every storage, tensor and call: the dynamic graph, as tables indexed by ids.
 //!
 //! Idea: one vector per property that a hot loop reads alone (residency, time, adjacency), so that a walk over
 //! evicted neighbours touches few cache lines. Edges are kept between storages, without repetitions within one call;
 //! how many tensor edges they stand for is only counted, for the access statistics.
-//! Source: dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`).
+//! Source: dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`), and how what is dead
+//! leaves the tables (see `forget`); where that never happens, ids only grow.
 
+use crate::forget::Free;
 use crate::regions::News;
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use std::ops::Range;
@@ -22,12 +24,12 @@ pub enum Output {
 pub(crate) const NEVER: u64 = 0;
 
 /// Ends a list of tensors.
-const NIL: u32 = u32::MAX;
+pub(crate) const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub cost: u64,
-    args: Range<u32>,
+    pub args: Range<u32>,
     pub outputs: Range<u32>,
     /// Sizes of all outputs together; a view counts 0.
     pub total: u64,
@@ -41,16 +43,22 @@ pub(crate) struct Tensor {
     pub defined: bool,
     /// What it adds to memory when it is computed: its storage's size, or 0 for a view.
     pub size: u64,
-    next: u32,
+    pub next: u32,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    /// Whether edges to pinned storages are kept.
-    edges_to_pinned: bool,
+    /// Whether edges to settled storages are kept.
+    edges_to_settled: bool,
+    /// What the forgotten have left.
+    pub free: Free,
     pub calls: Vec<Call>,
     pub tensors: Vec<Tensor>,
-    args: Vec<u32>,
+    pub args: Vec<TensorId>,
+    /// Per tensor: references held by the program, and by those who hold it for a moment.
+    pub refs: Vec<u32>,
+    /// Per tensor: places among the arguments of calls that may run again.
+    pub reads: Vec<u32>,
     /// Per storage: bytes.
     pub size: Vec<u64>,
     /// Per storage: nanoseconds of the distinct calls among its tensors.
@@ -59,8 +67,10 @@ pub(crate) struct Tables {
     pub stamp: Vec<u64>,
     /// Per storage: whether it is in memory.
     pub resident: Vec<bool>,
-    /// Per storage: whether it stays in memory for ever.
+    /// Per storage: whether it stays in memory.
     pub pinned: Vec<bool>,
+    /// Per storage: whether it is pinned for ever, so that nobody will ask what it was made from.
+    pub settled: Vec<bool>,
     /// Per storage: whether it was freed for ever and its edges are cut.
     pub banished: Vec<bool>,
     /// Per storage: locks held by running calls and by pins. Signed, because banishing resets it.
@@ -74,14 +84,20 @@ pub(crate) struct Tables {
     /// Per storage: tensor edges upwards and downwards, with repetitions, its own views included.
     pub edges_above: Vec<u64>,
     pub edges_below: Vec<u64>,
-    first_tensor: Vec<u32>,
-    last_tensor: Vec<u32>,
+    pub first_tensor: Vec<u32>,
+    pub last_tensor: Vec<u32>,
+}
+
+/// Writes a row of a table: the next one, or one that was free.
+fn put<T>(table: &mut Vec<T>, row: u32, value: T) {
+    let row = row as usize;
+    if row == table.len() { table.push(value) } else { table[row] = value }
 }
 
 impl Tables {
     /// Empty tables.
-    pub fn new(edges_to_pinned: bool) -> Self {
-        Self { edges_to_pinned, ..Self::default() }
+    pub fn new(edges_to_settled: bool) -> Self {
+        Self { edges_to_settled, ..Self::default() }
     }
 
     /// What linking this call would change beside adding storages at the lower end of the graph.
@@ -103,12 +119,11 @@ impl Tables {
     /// # Panics
     /// If an argument does not exist or a view names no argument: the caller has checked its program.
     pub fn link(&mut self, cost: Nanos, args: &[TensorId], outputs: &[Output]) -> CallId {
-        let call = self.calls.len() as u32;
-        let first_arg = self.args.len() as u32;
-        self.args.extend(args.iter().map(|t| t.0));
-        let first_output = self.tensors.len() as u32;
+        let call = self.free.calls.pop().unwrap_or(self.calls.len() as u32);
+        let args_at = self.place_args(args);
+        let first_output = self.free.tensors.take(outputs.len()).unwrap_or(self.tensors.len() as u32);
         let mut total = 0;
-        for output in outputs {
+        for (place, output) in outputs.iter().enumerate() {
             let storage = match *output {
                 Output::Fresh(size) => {
                     total += size.0;
@@ -121,31 +136,48 @@ impl Tables {
                 }
             };
             let size = if let Output::Fresh(size) = output { size.0 } else { 0 };
-            self.add_tensor(storage, call, size);
+            self.add_tensor(first_output + place as u32, storage, call, size);
         }
-        let outputs = first_output..self.tensors.len() as u32;
-        let args = first_arg..self.args.len() as u32;
-        self.calls.push(Call { cost: cost.0, args, outputs, total });
+        let outputs = first_output..first_output + outputs.len() as u32;
+        put(&mut self.calls, call, Call { cost: cost.0, args: args_at, outputs, total });
         self.add_edges(call);
         CallId(call)
     }
 
+    fn place_args(&mut self, args: &[TensorId]) -> Range<u32> {
+        for arg in args {
+            self.reads[arg.index()] += 1;
+        }
+        let start = match self.free.args.take(args.len()) {
+            Some(start) => {
+                self.args[start as usize..start as usize + args.len()].copy_from_slice(args);
+                start
+            }
+            None => {
+                self.args.extend_from_slice(args);
+                (self.args.len() - args.len()) as u32
+            }
+        };
+        start..start + args.len() as u32
+    }
+
     fn add_storage(&mut self, size: u64, compute: u64) -> u32 {
-        let storage = self.size.len() as u32;
-        self.size.push(size);
-        self.compute.push(compute);
-        self.stamp.push(NEVER);
-        self.resident.push(false);
-        self.pinned.push(false);
-        self.banished.push(false);
-        self.locks.push(0);
-        self.external.push(0);
-        self.above.push(Vec::new());
-        self.below.push(Vec::new());
-        self.edges_above.push(0);
-        self.edges_below.push(0);
-        self.first_tensor.push(NIL);
-        self.last_tensor.push(NIL);
+        let storage = self.free.storages.pop().unwrap_or(self.size.len() as u32);
+        put(&mut self.size, storage, size);
+        put(&mut self.compute, storage, compute);
+        put(&mut self.stamp, storage, NEVER);
+        put(&mut self.resident, storage, false);
+        put(&mut self.pinned, storage, false);
+        put(&mut self.settled, storage, false);
+        put(&mut self.banished, storage, false);
+        put(&mut self.locks, storage, 0);
+        put(&mut self.external, storage, 0);
+        put(&mut self.above, storage, Vec::new());
+        put(&mut self.below, storage, Vec::new());
+        put(&mut self.edges_above, storage, 0);
+        put(&mut self.edges_below, storage, 0);
+        put(&mut self.first_tensor, storage, NIL);
+        put(&mut self.last_tensor, storage, NIL);
         storage
     }
 
@@ -157,9 +189,10 @@ impl Tables {
         }
     }
 
-    fn add_tensor(&mut self, storage: u32, call: u32, size: u64) {
-        let tensor = self.tensors.len() as u32;
-        self.tensors.push(Tensor { storage, call, defined: false, size, next: NIL });
+    fn add_tensor(&mut self, tensor: u32, storage: u32, call: u32, size: u64) {
+        put(&mut self.tensors, tensor, Tensor { storage, call, defined: false, size, next: NIL });
+        put(&mut self.refs, tensor, 1);
+        put(&mut self.reads, tensor, 0);
         let s = storage as usize;
         match self.last_tensor[s] {
             NIL => self.first_tensor[s] = tensor,
@@ -175,10 +208,10 @@ impl Tables {
             let below = self.tensors[o as usize].storage;
             self.edges_above[below as usize] += args.len() as u64;
             for a in args.clone() {
-                let above = self.tensors[self.args[a as usize] as usize].storage;
+                let above = self.tensors[self.args[a as usize].index()].storage;
                 // One call adds its edges in one go, so a repetition shows at the end of the short list or not at
                 // all; a repetition that slips through costs time, never a result.
-                let wanted = self.edges_to_pinned || !self.pinned[above as usize];
+                let wanted = self.edges_to_settled || !self.settled[above as usize];
                 if above != below && wanted && self.below[above as usize].last() != Some(&below) {
                     self.below[above as usize].push(below);
                     self.above[below as usize].push(above);
@@ -186,13 +219,13 @@ impl Tables {
             }
         }
         for a in args {
-            let above = self.tensors[self.args[a as usize] as usize].storage;
+            let above = self.tensors[self.args[a as usize].index()].storage;
             self.edges_below[above as usize] += outputs.len() as u64;
         }
     }
 
     /// The arguments of a call, as tensors, with repetitions.
-    pub fn args(&self, call: u32) -> &[u32] {
+    pub fn args(&self, call: u32) -> &[TensorId] {
         let Range { start, end } = self.calls[call as usize].args;
         &self.args[start as usize..end as usize]
     }

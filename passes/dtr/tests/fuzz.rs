@@ -6,7 +6,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use rk_dtr::{
-    Baseline, Bytes, Heuristic, LogError, LogReader, Nanos, Options, Policy, Program, Scan, Status, simulate,
+    Baseline, Bytes, Heuristic, LogError, LogReader, Nanos, Online, Options, Output, Policy, Program,
+    Runtime, Scan, Status, Step, Stop, TensorId, simulate,
 };
 use serde_json::{Value, json};
 
@@ -166,6 +167,64 @@ fn config() -> ProptestConfig {
     }
 }
 
+/// Tensors that are referenced at the end, and how often.
+type Held = Vec<(TensorId, i64)>;
+
+/// Walks a program through the entries of an online world. Ids differ from the program's once some are given again.
+/// Where tensors are forgotten, a release of what has no reference left is ignored, and so is one that would forget
+/// what is used later: no online world can do either.
+fn replay_online(program: &Program, runtime: &mut Runtime<()>) -> Result<Held, Stop> {
+    let forgets = runtime.options().online.forget;
+    let mut last_use = vec![0; program.tensors()];
+    for (at, &step) in program.steps().iter().enumerate() {
+        match step {
+            Step::Compute(id) => program.call(id).args.iter().for_each(|a| last_use[a.index()] = at),
+            Step::Get(t) | Step::Pin(t) | Step::Release(t) => last_use[t.index()] = at,
+        }
+    }
+    let mut held: Held = Vec::new();
+    for (at, &step) in program.steps().iter().enumerate() {
+        match step {
+            Step::Compute(id) => {
+                let call = program.call(id);
+                let total = call.outputs.iter().map(|o| if let Output::Fresh(b) = o { b.0 } else { 0 }).sum();
+                let args: Vec<_> = call.args.iter().map(|a| held[a.index()].0).collect();
+                runtime.hold(&args)?;
+                runtime.make_room(Bytes(total))?;
+                let linked = runtime.record(call.cost, &args, call.outputs);
+                let first = runtime.first_output(linked).index() as u32;
+                held.extend((0..call.outputs.len() as u32).map(|o| (TensorId::new(first + o), 1)));
+                runtime.let_go(&args);
+                runtime.trim()?;
+            }
+            Step::Get(tensor) => {
+                runtime.get(held[tensor.index()].0);
+                held[tensor.index()].1 += 1;
+            }
+            Step::Pin(tensor) => runtime.pin(held[tensor.index()].0)?,
+            Step::Release(tensor) => {
+                let at_index = tensor.index();
+                let (tensor, references) = &mut held[at_index];
+                let needed = *references == 1 && last_use[at_index] > at;
+                if !forgets || *references > 0 && !needed {
+                    *references -= 1;
+                    runtime.release(*tensor)?;
+                }
+            }
+        }
+    }
+    Ok(if forgets { held } else { Vec::new() })
+}
+
+fn status(end: &Result<Held, Stop>) -> Status {
+    match end {
+        Ok(_) => Status::Ok,
+        Err(Stop::OutOfMemory { .. }) => Status::OutOfMemory,
+        Err(Stop::Thrashed { .. }) => Status::Thrashed,
+        Err(Stop::World(never)) => match *never {},
+    }
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -212,6 +271,38 @@ proptest! {
         }
     }
 
+    /// Calls that are linked after their first run, as an online world does it, are the same to every heuristic that
+    /// does not look at neighbours: those see the outputs of the present call while its arguments are recomputed.
+    #[test]
+    fn online_entries_keep_the_same_books(events in programs(), ratio in 0.05f64..1.05, which in 0usize..23) {
+        let program = program(&events);
+        let heuristic = Heuristic::ALL[which];
+        let baseline = Baseline::of(&program);
+        let options = baseline.options(heuristic, Policy::Eager, ratio);
+        let limit = Nanos(options.remat_limit.0.min(1 << 40));
+        let options = Options { remat_limit: limit, ..options };
+        if Policy::Banish.supports(heuristic) && heuristic != Heuristic::DTR && !heuristic.is_random() {
+            let mut online = Runtime::new(options, ());
+            let status = status(&replay_online(&program, &mut online));
+            let expected = simulate(&program, &options);
+            prop_assert_eq!((status, online.counters()), (expected.status, expected.counters), "{}", heuristic);
+        }
+        // Forgetting changes who is in the pool, hence who is evicted; it must change nothing else, and leave nothing.
+        let online = Online { forget: true, ..Online::default() };
+        let mut forgetful = Runtime::new(Options { online, ..options }, ());
+        let end = replay_online(&program, &mut forgetful);
+        let counters = forgetful.counters();
+        prop_assert!(counters.max_memory <= options.budget);
+        prop_assert_eq!(counters.clock, Nanos(1 + counters.model.0 + counters.remat.0));
+        if let Ok(tensors) = end {
+            prop_assert_eq!(counters.model, baseline.compute);
+            for (tensor, references) in tensors {
+                (0..references).try_for_each(|_| forgetful.release(tensor)).expect("releasing computes nothing");
+            }
+            prop_assert_eq!((forgetful.in_use(), forgetful.counters().memory), ([0; 3], Bytes(0)));
+        }
+    }
+
     /// Without a limit nobody is evicted by a heuristic, so all heuristics agree.
     #[test]
     fn without_a_limit_heuristics_do_not_matter(events in programs(), which in 0usize..23) {
@@ -223,6 +314,7 @@ proptest! {
             remat_limit: Nanos::UNLIMITED,
             scan: Scan::Pruned,
             seed: 0,
+            online: Online::default(),
         };
         let (a, b) = (simulate(&program, &options(Heuristic::LRU)), simulate(&program, &options(Heuristic::ALL[which])));
         prop_assert_eq!(a.counters, b.counters);

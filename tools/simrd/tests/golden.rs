@@ -6,8 +6,8 @@ mod data;
 
 use data::{Row, folder, rows};
 use rk_dtr::{
-    Baseline, Builder, Bytes, Heuristic, Nanos, Options, Outcome, Output, Policy, Program, Scan, Status,
-    Step, TensorId, simulate,
+    Baseline, Builder, Bytes, Heuristic, Nanos, Online, Options, Outcome, Output, Policy, Program, Scan,
+    Status, Step, TensorId, simulate,
 };
 use rk_simrd::read_log;
 use std::collections::BTreeMap;
@@ -175,6 +175,7 @@ fn chains_are_exact() {
             remat_limit: Nanos(20 * layers as u64),
             scan: Scan::Pruned,
             seed: 0,
+            online: Online::default(),
         };
         let Outcome { status, counters, .. } = simulate(&chain(layers), &options);
         let found = [counters.clock.0, counters.remat.0, counters.max_memory.0, counters.evals]

@@ -1,0 +1,259 @@
+//! The online entries: the same books as the simulator, errors that name and undo, and nothing kept for ever.
+
+use rk_dtr::{
+    Bytes, CallId, Heuristic, Nanos, Online, Options, Output, Policy, Run, Runtime, Scan, Stop, StorageId,
+    TensorId, World,
+};
+
+/// A world that checks what it is told: arguments have values, ids are not given twice, values are dropped once.
+#[derive(Debug, Default)]
+struct Checked {
+    values: Vec<bool>,
+    runs: u64,
+    forgotten: u64,
+    fail: bool,
+}
+
+impl Checked {
+    fn store(&mut self, first: TensorId, count: usize) {
+        self.values.resize(self.values.len().max(first.index() + count), false);
+        self.values[first.index()..first.index() + count].fill(true);
+    }
+}
+
+impl World for Checked {
+    type Error = String;
+
+    fn run(&mut self, run: &Run<'_>) -> Result<Nanos, String> {
+        assert!(run.args.iter().all(|a| self.values[a.index()]), "an argument has no value");
+        if self.fail {
+            return Err("the device is gone".to_owned());
+        }
+        self.store(run.first_output, run.outputs);
+        self.runs += 1;
+        Ok(run.expected)
+    }
+
+    fn evict(&mut self, _: StorageId, tensors: impl Iterator<Item = TensorId>) {
+        tensors.for_each(|t| self.values[t.index()] = false);
+    }
+
+    fn forget(&mut self, _: CallId, first: TensorId, outputs: usize) {
+        self.values[first.index()..first.index() + outputs].fill(false);
+        self.forgotten += 1;
+    }
+}
+
+fn options(heuristic: Heuristic, budget: u64) -> Options {
+    Options {
+        heuristic,
+        policy: Policy::Eager,
+        budget: Bytes(budget),
+        remat_limit: Nanos::UNLIMITED,
+        scan: Scan::Pruned,
+        seed: 0,
+        online: Online::ON,
+    }
+}
+
+fn fresh(size: u64) -> Output {
+    Output::Fresh(Bytes(size))
+}
+
+/// What an online world does for one operator.
+fn call(
+    runtime: &mut Runtime<Checked>,
+    took: u64,
+    args: &[TensorId],
+    outputs: &[Output],
+) -> Result<TensorId, Stop<String>> {
+    runtime.hold(args)?;
+    let call = runtime.record(Nanos(took), args, outputs);
+    let first = runtime.first_output(call);
+    runtime.world_mut().store(first, outputs.len());
+    runtime.let_go(args);
+    runtime.trim()?;
+    Ok(first)
+}
+
+fn constant(runtime: &mut Runtime<Checked>, size: u64) -> TensorId {
+    let tensor = runtime.constant(Bytes(size)).expect("it fits");
+    runtime.get(tensor);
+    runtime.world_mut().store(tensor, 1);
+    runtime.let_go(&[tensor]);
+    tensor
+}
+
+/// Forward, backward and update of a chain with a skip, views, an operator with two outputs, and a dead value.
+fn step(runtime: &mut Runtime<Checked>, weight: TensorId, layers: usize) -> Result<(), Stop<String>> {
+    let mut saved = vec![call(runtime, 3, &[weight], &[fresh(8)])?];
+    for _ in 1..layers {
+        let last = saved[saved.len() - 1];
+        let pair = call(runtime, 5, &[last, weight], &[fresh(8), fresh(2)])?;
+        let statistic = TensorId::new(pair.index() as u32 + 1);
+        let view = call(runtime, 1, &[pair], &[Output::View(0)])?;
+        let next = call(runtime, 4, &[view, statistic], &[fresh(8)])?;
+        for dead in [pair, statistic, view] {
+            runtime.release(dead)?;
+        }
+        saved.push(next);
+    }
+    let mut gradient = call(runtime, 1, &[saved[saved.len() - 1]], &[fresh(8)])?;
+    while let Some(activation) = saved.pop() {
+        let next = call(runtime, 6, &[gradient, activation, weight], &[fresh(8)])?;
+        runtime.release(gradient)?;
+        runtime.release(activation)?;
+        gradient = next;
+    }
+    runtime.settle(gradient)?;
+    runtime.release(gradient)
+}
+
+#[test]
+fn nothing_is_left_of_ten_thousand_steps() {
+    for heuristic in [Heuristic::DTR_EQ, Heuristic::DTR, Heuristic::LRU] {
+        let mut runtime = Runtime::new(options(heuristic, 64), Checked::default());
+        let weight = constant(&mut runtime, 4);
+        let before = (runtime.in_use(), runtime.counters().memory);
+        let mut tables = 0;
+        for turn in 0..10_000 {
+            // Lengths differ, so that ids of all kinds are given to calls of all shapes.
+            step(&mut runtime, weight, 4 + turn % 13).expect("64 bytes are enough");
+            assert_eq!((runtime.in_use(), runtime.counters().memory), before, "step {turn}");
+            if turn == 100 {
+                tables = runtime.world().values.len();
+            }
+        }
+        assert_eq!(runtime.world().values.len(), tables, "the same ids serve for ever");
+        assert!(runtime.counters().evictions > 10_000 && runtime.counters().reruns > 10_000);
+        assert!(runtime.counters().max_memory <= Bytes(64 + 10), "the budget and the outputs of one call");
+    }
+}
+
+#[test]
+fn tight_budgets_name_what_is_locked_and_leave_no_lock_behind() {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 100), Checked::default());
+    let weight = constant(&mut runtime, 30);
+    let big = call(&mut runtime, 1, &[weight], &[fresh(60)]).expect("90 bytes fit");
+    let small = call(&mut runtime, 1, &[big], &[fresh(5)]).expect("95 bytes fit");
+    runtime.hold(&[big]).expect("it is in memory");
+    let error = runtime.make_room(Bytes(20));
+    assert_eq!(error, Ok(()), "passing the budget by the outputs of one call is allowed");
+    let huge = constant_error(&mut runtime, 75);
+    let Stop::OutOfMemory { wanted, in_use, budget, locked } = huge else { panic!("{huge:?}") };
+    assert_eq!((wanted, in_use, budget), (Bytes(0), Bytes(165), Bytes(100)));
+    assert_eq!((locked.count, locked.pinned, locked.pinned_bytes), (3, 2, Bytes(105)));
+    let sizes: Vec<_> = locked.largest.iter().map(|l| (l.bytes.0, l.pinned)).collect();
+    assert_eq!(sizes, [(75, true), (60, false), (30, true)]);
+    assert!(locked.to_string().contains("the largest: #3 of 75 B pinned, #1 of 60 B"), "{locked}");
+    runtime.let_go(&[big]);
+    runtime.trim().expect_err("what is pinned alone passes it");
+    runtime.set_budget(Bytes(200));
+    runtime.hold(&[big, small]).expect("nothing is left of the error");
+    runtime.let_go(&[big, small]);
+}
+
+fn constant_error(runtime: &mut Runtime<Checked>, size: u64) -> Stop<String> {
+    runtime.constant(Bytes(size)).expect("alone it is an overshoot");
+    runtime.trim().expect_err("165 bytes are locked")
+}
+
+#[test]
+fn a_world_that_fails_leaves_no_lock_behind() {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 30), Checked::default());
+    let weight = constant(&mut runtime, 4);
+    let first = call(&mut runtime, 1, &[weight], &[fresh(10)]).expect("fits");
+    let second = call(&mut runtime, 1, &[first], &[fresh(10)]).expect("fits");
+    let third = call(&mut runtime, 1, &[second], &[fresh(10)]).expect("fits");
+    assert!(!runtime.has_value(first), "34 bytes do not fit");
+    runtime.world_mut().fail = true;
+    let error = runtime.hold(&[third, first]).expect_err("the world fails");
+    assert_eq!(error.to_string(), "the device is gone");
+    let counters = runtime.counters();
+    runtime.world_mut().fail = false;
+    assert_eq!(runtime.locked().count, 1, "only the weight is");
+    runtime.hold(&[third, first]).expect("the world is back");
+    assert_eq!(runtime.counters().reruns, counters.reruns + 1);
+    runtime.let_go(&[third, first]);
+}
+
+#[test]
+fn what_is_settled_needs_no_past() {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 100), Checked::default());
+    let weight = constant(&mut runtime, 4);
+    let mut state = call(&mut runtime, 1, &[weight], &[fresh(10)]).expect("fits");
+    for _ in 0..1000 {
+        let next = call(&mut runtime, 1, &[state, weight], &[fresh(10)]).expect("fits");
+        runtime.release(state).expect("nothing to compute");
+        state = next;
+        if runtime.is_settled(state) {
+            continue;
+        }
+        let (tensors, bytes) = runtime.unsettled();
+        assert_eq!((&tensors[..], bytes), (&[state][..], Bytes(10)));
+        runtime.settle(state).expect("it is in memory");
+        assert_eq!(runtime.in_use(), [2, 2, 2], "the weight and the state");
+    }
+    assert!(!runtime.is_read(weight), "no call will run again");
+}
+
+#[test]
+fn views_of_settled_storages_do_not_keep_calls() {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 100), Checked::default());
+    let weight = constant(&mut runtime, 4);
+    let view = call(&mut runtime, 1, &[weight], &[Output::View(0)]).expect("a view is free");
+    let other = call(&mut runtime, 1, &[view], &[fresh(3)]).expect("fits");
+    assert!(runtime.is_read(weight), "through the view");
+    runtime.release(other).expect("nothing to compute");
+    assert!(!runtime.is_read(weight));
+    runtime.release(weight).expect("nothing to compute");
+    assert_eq!(runtime.counters().memory, Bytes(4), "the view keeps its storage");
+    runtime.release(view).expect("nothing to compute");
+    assert_eq!((runtime.in_use(), runtime.counters().memory), ([0, 0, 0], Bytes(0)));
+}
+
+#[test]
+fn what_is_pinned_stays_until_it_is_unpinned() {
+    let mut runtime = Runtime::new(options(Heuristic::LRU, 30), Checked::default());
+    let first = call(&mut runtime, 1, &[], &[fresh(10)]).expect("fits");
+    runtime.pin(first).expect("it is in memory");
+    let second = call(&mut runtime, 1, &[first], &[fresh(20)]).expect("fits");
+    let third = call(&mut runtime, 1, &[second], &[fresh(10)]).expect("fits");
+    assert!(runtime.has_value(first) && !runtime.has_value(second));
+    runtime.unpin(first);
+    call(&mut runtime, 1, &[third], &[fresh(20)]).expect("fits");
+    assert!(!runtime.has_value(first));
+}
+
+#[test]
+fn measured_times_are_learnt() {
+    let options = Options { budget: Bytes(25), ..options(Heuristic::DTR_EQ, 0) };
+    #[derive(Debug)]
+    struct Faster;
+    impl World for Faster {
+        type Error = String;
+        fn run(&mut self, run: &Run<'_>) -> Result<Nanos, String> {
+            Ok(Nanos(run.expected.0 / 2))
+        }
+        fn evict(&mut self, _: StorageId, _: impl Iterator<Item = TensorId>) {}
+    }
+    let mut runtime = Runtime::new(options, Faster);
+    let record = |runtime: &mut Runtime<Faster>, args: &[TensorId]| {
+        runtime.hold(args).expect("fits");
+        let call = runtime.record(Nanos(64), args, &[fresh(10)]);
+        runtime.let_go(args);
+        runtime.trim().expect("fits");
+        runtime.first_output(call)
+    };
+    let first = record(&mut runtime, &[]);
+    let second = record(&mut runtime, &[first]);
+    record(&mut runtime, &[second]);
+    assert!(!runtime.has_value(first));
+    for expected in [32, 16, 8] {
+        let before = runtime.counters().remat.0;
+        runtime.hold(&[first]).expect("fits");
+        runtime.let_go(&[first]);
+        assert_eq!(runtime.counters().remat.0 - before, expected);
+        runtime.discard(first);
+    }
+}
