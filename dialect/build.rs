@@ -30,12 +30,16 @@ fn main() {
     println!("cargo:rerun-if-changed=cc");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=MLIR_SYS_220_PREFIX");
+    println!("cargo:rerun-if-env-changed=MLIR_SYS_LINK_SHARED");
     let prefix =
         PathBuf::from(env::var("MLIR_SYS_220_PREFIX").unwrap_or_else(|_| "/usr/lib/llvm-22".to_owned()));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
     generate(&prefix, &out);
     compile(&prefix, &out);
-    link(&prefix, &out);
+    // Otherwise mlir-sys links the archives of MLIR and LLVM, C API and all: what leaves this machine as one file.
+    if env::var("MLIR_SYS_LINK_SHARED").is_ok_and(|shared| shared == "1") {
+        link(&prefix, &out);
+    }
 }
 
 /// Runs mlir-tblgen once per generated file.

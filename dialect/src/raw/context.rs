@@ -213,6 +213,19 @@ impl<'c> Location<'c> {
         }
     }
 
+    /// The line of a `loc("file":line:column)`, also of one that has a name: `loc("layer1.0.conv1"("graph":12:1))`.
+    pub fn line(self) -> Option<u32> {
+        // SAFETY: each getter is called on its own kind.
+        unsafe {
+            if mlirLocationIsAName(self.raw) {
+                return Self::from_raw(mlirLocationNameGetChildLoc(self.raw)).line();
+            }
+            mlirLocationIsAFileLineColRange(self.raw)
+                .then(|| u32::try_from(mlirLocationFileLineColRangeGetStartLine(self.raw)).ok())
+                .flatten()
+        }
+    }
+
     /// As MLIR prints it in messages: `file:line:column`, or the location's own syntax.
     pub fn place(self) -> String {
         // SAFETY: each getter is called on its own kind.

@@ -3,7 +3,8 @@
 //! A value of the graph is one result of one node, with its bytes rounded up to the module's alignment. Arguments and
 //! constants are resident and are not values. Order that data does not show is put into zero-byte tokens:
 //! side effects keep their original order (S5), and whoever reads an argument that the step updates does so on the right
-//! side of the update (S6). Gradients count no bytes, see "What counts as memory" in docs/ir.md.
+//! side of the update (S6). Gradients count no bytes, see "What counts as memory" in docs/ir.md. What a step hands out in its
+//! middle (`rk.tangents`) is in the caller's hands from then on: whoever made it does not run twice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -28,6 +29,9 @@ pub struct Problem<'c> {
     values: HashMap<Origin, ValueId>,
     places: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
 }
+
+/// The call in the middle of a step where the caller gets the outputs and gives their gradients; see docs/ir.md.
+const TANGENTS: &str = "rk.tangents.default";
 
 /// A value as the result, by number, of a node, by its place in the original order.
 type Origin = (usize, usize);
@@ -67,6 +71,7 @@ impl<'c> Problem<'c> {
     fn build(&mut self, step: StepOp<'c>, module: Op<'c>) -> Result<Graph, Diagnostic<'c>> {
         let alignment = crate::alignment(module);
         let (pinned, gradients) = self.outputs(step);
+        let handed_out = self.handed_out();
         let accesses: Vec<Access<'c>> = (0..self.runs.len()).map(|at| self.access(at)).collect();
         let order = Order::of(&self.nodes, &accesses);
         let mut builder = GraphBuilder::new(step.symbol()).time_unit("ns", 1);
@@ -112,7 +117,7 @@ impl<'c> Problem<'c> {
                 } else {
                     0
                 }),
-                once: node.is_once() || order.stale[at],
+                once: node.is_once() || order.stale[at] || handed_out.contains(&at),
             };
             let refuse =
                 |error: rk_plan::GraphError| Diagnostic::error(run.op().location(), error.to_string());
@@ -143,6 +148,16 @@ impl<'c> Problem<'c> {
         }
         let gradients = pinned.difference(&activations).copied().collect();
         (pinned, gradients)
+    }
+
+    /// The nodes that made what `rk.tangents` hands out.
+    fn handed_out(&self) -> HashSet<usize> {
+        let tangents = |node: &NodeOp<'c>| node.calls().into_iter().any(|call| call.operator() == TANGENTS);
+        let runs = self.nodes.iter().zip(&self.runs).filter(|(node, _)| tangents(node));
+        runs.flat_map(|(_, run)| run.inputs())
+            .filter_map(|value| self.origin(value))
+            .map(|(node, _)| node)
+            .collect()
     }
 
     /// What a node reads and updates of the arguments.

@@ -230,6 +230,12 @@ fn no_plan<'c>(
         _ => (format!("no schedule of '{step}' that fits {budget} was found in the time"), exit::NONE_FOUND),
     };
     exit::set(code);
+    exit::set_unmet(exit::Unmet {
+        budget: asked,
+        smallest: outcome.smallest_found.map(|found| Bytes(found.0.saturating_add(scope.0))),
+        impossible_below: Bytes(outcome.proven_infeasible_below.0.saturating_add(scope.0)),
+        holder: holder.symbol().to_owned(),
+    });
     let message = format!("{verdict}; {smallest}, and nothing below {below} can work");
     let about = problem.graph.node(outcome.peak_holder);
     let mut held: Vec<ValueId> = about.reads.iter().chain(&about.writes).copied().collect();

@@ -12,6 +12,7 @@ mod goldens;
 mod new_pass;
 mod passes_page;
 mod process;
+mod python;
 mod setup;
 mod suite;
 mod tidy;
@@ -37,6 +38,10 @@ enum Verb {
     Test(suite::Options),
     /// Set up, build, and take a ResNet-18 and a GPT-2 through import, plan, lower and run
     Demo(demo::Options),
+    /// Build the Python package and make it importable in .venv
+    Python,
+    /// Build the one wheel that needs torch and nothing else
+    Wheel(python::WheelOptions),
     /// Run the lit tests with the tools as they are built
     Lit(goldens::LitOptions),
     /// Rewrite golden files and snapshots; read `git diff` before committing
@@ -71,6 +76,8 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Setup => setup::run(&checkout),
         Verb::Test(options) => suite::run(&checkout, &options),
         Verb::Demo(options) => demo::run(&checkout, &options),
+        Verb::Python => python::install(&checkout),
+        Verb::Wheel(options) => python::wheel(&checkout, &options),
         Verb::Lit(options) => goldens::lit(&checkout, &options),
         Verb::Bless(options) => goldens::bless(&checkout, &options),
         Verb::Docs(options) => passes_page::run(&checkout, &options),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::checkout::Checkout;
-use crate::{crate_graph, goldens, process, setup, tidy};
+use crate::{crate_graph, goldens, process, python, setup, tidy};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -28,7 +28,7 @@ struct Step {
     needs_build: bool,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "fmt", claim: "the code is formatted", run: fmt, needs_build: false },
     Step { name: "crate-graph", claim: "the arrows are as drawn", run: crate_graph::run, needs_build: false },
     Step { name: "tidy", claim: "what no compiler checks", run: tidy::run, needs_build: false },
@@ -37,6 +37,12 @@ const STEPS: [Step; 8] = [
     Step { name: "tests", claim: "unit, snapshot and end-to-end tests", run: tests, needs_build: true },
     Step { name: "rustdoc", claim: "the documentation builds", run: rustdoc, needs_build: false },
     Step { name: "lit", claim: "IR in, IR or diagnostic out", run: lit, needs_build: true },
+    Step {
+        name: "python",
+        claim: "torch.compile(model, backend=\"rk\")",
+        run: python::test,
+        needs_build: true,
+    },
 ];
 
 enum Outcome {

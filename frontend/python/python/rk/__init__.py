@@ -1,0 +1,28 @@
+"""rk makes the training step of a PyTorch model fit in a byte budget, and computes the same bits.
+
+``torch.compile(model, backend="rk", options={"budget": "2GiB"})`` needs no import of this package;
+:func:`compile` is the same with the options checked at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rk._rk import solvers
+from rk.errors import BudgetError, CompileError, OptionError, RkError
+
+__all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "compile", "solvers"]
+
+
+def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False, **options: Any) -> Any:
+    """``torch.compile`` with the backend rk; options are checked before anything is compiled.
+
+    Raises OptionError for an unknown option, unit or value.
+    """
+    import torch
+
+    from rk.options import Options
+    from rk.torch_backend import rk
+
+    checked = Options.parse(options)
+    return torch.compile(model, backend=rk, dynamic=dynamic, fullgraph=fullgraph, options=checked.as_dict())

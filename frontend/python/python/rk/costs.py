@@ -1,0 +1,167 @@
+"""What each call of a step takes: time and workspace, measured once per distinct call and kept on disk.
+
+A call is run by itself on made-up tensors of its sizes and strides. Workspace is what PyTorch's allocator
+hands out during the call beyond the results: on the CPU it is read from the memory events of PyTorch's
+legacy profiler (the current one would start Kineto, and look for GPUs), on other devices from the
+allocator's statistics. Neither needs code of ours inside of PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+from rk import cache, joint
+from rk.graph_text import Call, Cost
+
+log = logging.getLogger(__name__)
+QUICK = 2e-3
+"""Seconds. A call below this is run a few times, because one timing of it says little."""
+REPEATS = 3
+
+
+def versions(device: torch.device) -> str:
+    """What a cost depends on besides the call."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    kernels = f"mkldnn {torch.backends.mkldnn.is_available()} {torch.backends.mkldnn.enabled}"
+    return f"torch {torch.__version__}; {name}; {torch.get_num_threads()} threads; {kernels}"
+
+
+def of(calls: Iterable[Call], device: torch.device, folder: Path) -> dict[str, Cost]:
+    """The cost of every call by its signature. Views cost nothing and are left out."""
+    name = f"costs-{cache.key_of(versions(device))}"
+    known = {signature: Cost(*pair) for signature, pair in (cache.read(folder, name) or {}).items()}
+    wanted = {call.signature: call for call in calls if not call.is_view and call.signature not in known}
+    if wanted:
+        start = time.perf_counter()
+        for signature, cost in _measured(list(wanted.values()), device):
+            known[signature] = cost
+        log.info("rk: measured %d calls in %.2f s", len(wanted), time.perf_counter() - start)
+        # Another process may have measured meanwhile; what both know is equally good.
+        stored = {**(cache.read(folder, name) or {})}
+        stored.update({signature: [c.nanoseconds, c.workspace] for signature, c in known.items()})
+        cache.write(folder, name, stored)
+    return known
+
+
+def _measured(calls: list[Call], device: torch.device) -> Iterator[tuple[str, Cost]]:
+    rng = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+    with rng, torch.no_grad(), torch._C._DisableAutocast(), _real_tensors():
+        for call in calls:
+            if call.node is None:
+                yield call.signature, Cost(0, 0)
+                continue
+            try:
+                yield call.signature, _measure(call.node, device)
+            except Exception as error:  # noqa: BLE001 - any operator may refuse made-up values
+                log.info("rk: %s cannot be measured: %s", call.node.target, error)
+                yield call.signature, _guessed(call.node)
+
+
+@contextlib.contextmanager
+def _real_tensors() -> Iterator[None]:
+    """Out of the fake world that the compiler works in."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
+
+
+def _measure(node: fx.Node, device: torch.device) -> Cost:
+    args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
+    first, workspace = _run(node.target, args, kwargs, device)
+    best = first
+    if first < QUICK:
+        for _ in range(REPEATS):
+            best = min(best, _timed(node.target, args, kwargs, device))
+    return Cost(max(int(best * 1e9), 1), workspace)
+
+
+def _made_up(node: fx.Node) -> Any:
+    """A value that the operator accepts: halves, and zeros where an index may be meant."""
+    fake = node.meta.get("val")
+    if isinstance(fake, (list, tuple)):
+        return type(fake)(_filled(one) for one in fake)
+    return _filled(fake)
+
+
+def _filled(fake: Any) -> Any:
+    if not isinstance(fake, torch.Tensor):
+        return fake
+    real = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    return real.fill_(0.5 if fake.dtype.is_floating_point or fake.dtype.is_complex else 0)
+
+
+def _timed(target: Any, args: Any, kwargs: Any, device: torch.device) -> float:
+    _wait(device)
+    start = time.perf_counter()
+    result = target(*args, **kwargs)
+    _wait(device)
+    seconds = time.perf_counter() - start
+    del result
+    return seconds
+
+
+def _wait(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.get_device_module(device).synchronize(device)
+
+
+def _run(target: Any, args: Any, kwargs: Any, device: torch.device) -> tuple[float, int]:
+    """Seconds of one call, and the most bytes in use during it beyond what its results take."""
+    if device.type != "cpu":
+        module = torch.get_device_module(device)
+        before = module.memory_allocated(device)
+        module.reset_peak_memory_stats(device)
+        start = time.perf_counter()
+        result = target(*args, **kwargs)
+        _wait(device)
+        seconds = time.perf_counter() - start
+        workspace = module.max_memory_allocated(device) - max(module.memory_allocated(device), before)
+        del result
+        return seconds, max(workspace, 0)
+    with Allocations() as allocations:
+        start = time.perf_counter()
+        result = target(*args, **kwargs)
+        seconds = time.perf_counter() - start
+    del result
+    return seconds, max(allocations.peak - max(allocations.left, 0), 0)
+
+
+class Allocations:
+    """What PyTorch's CPU allocator hands out and takes back on this thread, while this context lasts."""
+
+    def __enter__(self) -> Allocations:
+        """Starts listening."""
+        from torch._C._profiler import _ExperimentalConfig
+        from torch.autograd import ProfilerConfig, ProfilerState
+
+        config = ProfilerConfig(ProfilerState.CPU, False, True, False, False, False, _ExperimentalConfig())
+        torch._C._autograd._enable_profiler_legacy(config)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stops; ``changes`` holds the bytes of every change in order, ``peak`` and ``left`` their sums."""
+        threads = torch._C._autograd._disable_profiler_legacy()
+        self.changes = [
+            e.cpu_memory_usage() for thread in threads for e in thread if e.kind() == "memory_alloc"
+        ]
+        self.peak = self.left = 0
+        for change in self.changes:
+            self.left += change
+            self.peak = max(self.peak, self.left)
+
+
+def _guessed(node: fx.Node) -> Cost:
+    """Memory traffic at 8 GB/s, and as much workspace as everything that the call touches."""
+    inputs = [one for source in node.all_input_nodes for one in joint.results_of(source)]
+    touched = sum(one.nbytes for one in (*inputs, *joint.results_of(node)) if one is not None)
+    return Cost(touched // 8 + 1000, touched)

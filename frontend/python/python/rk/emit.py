@@ -1,0 +1,192 @@
+"""A schedule as two graphs of PyTorch, forward and backward, that run it exactly.
+
+A recomputation is the node written a second time. Views are written where they are first read, once per run
+of what they show, and are handed from forward to backward like any other value when both read them: so a
+plan costs no operators but those that it runs again. Nothing is freed explicitly: the code that
+``torch.fx`` prints forgets each value after its last reader, which is where the schedule drops it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+from rk import joint, random_state
+from rk.graph_text import Step
+
+BATCH_NORM = torch.ops.aten.native_batch_norm.default
+DETACH = torch.ops.aten.detach.default
+
+
+class Emitter:
+    """Writes one schedule; read ``forward`` and ``backward`` afterwards."""
+
+    def __init__(self, step: Step, runs: Sequence[tuple[int, bool]]) -> None:
+        """``runs`` are line numbers of the step in order of execution, each with whether it is a second
+        run.
+        """
+        self.step = step
+        self.forward = self.graph = fx.Graph()
+        self.backward: fx.Graph | None = None
+        self.now: dict[fx.Node, fx.Node] = {}
+        """Per node of the joint graph, its newest instance."""
+        self.views: dict[fx.Node, list[fx.Node]] = {}
+        """Per instance, the nodes of the joint graph that were written as views of it."""
+        self.carried: dict[fx.Node, fx.Node] = {}
+        """Per forward instance that backward reads, the input of the backward graph."""
+        self.states: dict[fx.Node, fx.Node] = {}
+        """Per random node that runs again, the generator state of its first run."""
+        for node in step.placeholders:
+            if not joint.is_backward_only(node):
+                self._input(node)
+        again = {line for line, second in runs if second}
+        for line, second in runs:
+            node = step.calls[line - 1].node
+            if node is None:
+                self._hand_over()
+            else:
+                self._run(node, second, line in again)
+        self._finish()
+
+    def modules(self) -> tuple[fx.GraphModule, fx.GraphModule | None]:
+        """The graphs as modules."""
+        make = functools.partial(fx._lazy_graph_module._make_graph_module, self.step.gm)
+        return make(self.forward), make(self.backward) if self.backward is not None else None
+
+    def _input(self, node: fx.Node) -> None:
+        self.now[node] = self._copy(node, "placeholder", node.target, (), {})
+
+    def _copy(self, node: fx.Node, op: str, target: Any, args: Any, kwargs: Any) -> fx.Node:
+        made = self.graph.create_node(op, target, args, kwargs, name=node.name)
+        made.meta = dict(node.meta)
+        return made
+
+    def _hand_over(self) -> None:
+        """The end of the forward pass: from here on nodes go into the other graph."""
+        self.handed_out = [self._value(node, as_output=True) for node in self.step.outputs]
+        self.graph = self.backward = fx.Graph()
+        for node in self.step.placeholders:
+            if joint.is_backward_only(node):
+                self._input(node)
+
+    def _run(self, node: fx.Node, second: bool, runs_again: bool) -> None:
+        target, args = node.target, node.args
+        if second and target is BATCH_NORM:
+            args = (*args[:3], None, None, *args[5:])
+        args, kwargs = map_arg(args, self._value), map_arg(node.kwargs, self._value)
+        if runs_again and joint.is_random(node):
+            device = next(one.device for one in joint.results_of(node) if one is not None)
+            if second:
+                args = (self._here(self.states[node]), device, target, *args)
+                target = random_state.replay
+            else:
+                self.states[node] = self._state(node, device)
+        self._forget_views(node)
+        made = self._copy(node, "call_function", target, args, kwargs)
+        self.now[node] = made
+        self._pick_results(node, made)
+
+    def _state(self, node: fx.Node, device: torch.device) -> fx.Node:
+        state = self.graph.create_node("call_function", random_state.save, (device,), {})
+        with joint.results_of(node)[0].fake_mode:
+            state.meta["val"] = torch.empty(random_state.save(device).shape, dtype=torch.uint8, device="cpu")
+        return state
+
+    def _pick_results(self, node: fx.Node, made: fx.Node) -> None:
+        """Results of a call with several are picked at once, so that the tuple itself keeps nothing alive."""
+        if joint.has_results(node):
+            for user in node.users:
+                self._forget_views(user)
+                self.now[user] = self._copy(user, "call_function", user.target, (made, *user.args[1:]), {})
+
+    def _forget_views(self, node: fx.Node) -> None:
+        for view in self.views.pop(self.now.get(node), ()):
+            self._forget_views(view)
+            self.now.pop(view, None)
+
+    def _value(self, node: fx.Node, as_output: bool = False) -> Any:
+        """The newest instance of a node, in the graph that is being written; a view is written when it is
+        first read.
+        """
+        if not isinstance(node, fx.Node):
+            return node
+        known = self.now.get(node)
+        if known is not None:
+            return self._here(known)
+        value = node.meta.get("val")
+        if isinstance(value, (int, float, bool)) or (value is None and joint.is_getitem(node)):
+            return value
+        if node.op == "get_attr":
+            made = self._copy(node, "get_attr", node.target, (), {})
+        elif joint.is_getitem(node):
+            self._value(node.args[0])
+            return self._here(self.now[node])
+        elif node.target is DETACH and not as_output:
+            return self._value(node.args[0])
+        else:
+            args, kwargs = map_arg(node.args, self._value), map_arg(node.kwargs, self._value)
+            made = self._copy(node, "call_function", node.target, args, kwargs)
+            for shown in node.all_input_nodes:
+                base = self._base(shown)
+                self.views.setdefault(base, []).append(node)
+        self.now[node] = made
+        self._pick_results(node, made)
+        return made
+
+    def _base(self, node: fx.Node) -> fx.Node:
+        """The instance that a view of ``node`` shows; detached values are their sources."""
+        while node not in self.now and node.target is DETACH:
+            node = node.args[0]
+        return self.now[node]
+
+    def _here(self, instance: fx.Node) -> fx.Node:
+        """An instance in the graph that is being written; what is only in the other one is carried over."""
+        if instance.graph is self.graph:
+            return instance
+        if instance.op == "get_attr":
+            return self._copy(instance, "get_attr", instance.target, (), {})
+        carried = self.carried.get(instance)
+        if carried is None:
+            with self.graph.inserting_before(next(iter(self.graph.nodes))):
+                carried = self._copy(instance, "placeholder", instance.name, (), {})
+            self.carried[instance] = carried
+        return carried
+
+    def _finish(self) -> None:
+        if self.backward is None:
+            self.forward.output(tuple(self._value(node, as_output=True) for node in self.step.outputs))
+            _erase_unread(self.forward)
+            return
+        self.backward.output(tuple(self._value(node) for node in self.step.gradients))
+        _erase_unread(self.backward)
+        for instance, carried in list(self.carried.items()):
+            if not carried.users:
+                self.backward.erase_node(carried)
+                del self.carried[instance]
+        self._sort_carried()
+        self.forward.output((*self.handed_out, *self.carried))
+        _erase_unread(self.forward)
+
+    def _sort_carried(self) -> None:
+        """Inputs of the backward graph in the order of the forward's outputs; those without version check
+        come last.
+        """
+        self.carried = dict(
+            sorted(
+                self.carried.items(), key=lambda pair: bool(pair[0].meta.get("saved_tensor_with_no_vc_check"))
+            )
+        )
+        for carried in reversed(self.carried.values()):
+            next(iter(self.backward.nodes)).prepend(carried)
+
+
+def _erase_unread(graph: fx.Graph) -> None:
+    """Results that were picked, and views that were written, for nobody."""
+    for node in reversed(graph.nodes):
+        if joint.is_getitem(node) and not node.users:
+            graph.erase_node(node)

@@ -1,0 +1,5 @@
+"""The exceptions of the package, made by the extension so that Rust and Python raise the same ones."""
+
+from rk._rk import BudgetError, CompileError, OptionError, RkError
+
+__all__ = ["BudgetError", "CompileError", "OptionError", "RkError"]

@@ -1,0 +1,99 @@
+"""What a node of AOTAutograd's joint graph is: its tensors, its pass, its module, the storage that it shares.
+
+Values are known by the storages of their fake tensors, which alias as the real ones will.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+import torch
+from torch import fx
+
+Tensors = tuple[torch.Tensor | None, ...]
+
+
+def tensor_of(node: Any) -> torch.Tensor | None:
+    """The fake tensor of a node that has exactly one."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def results_of(node: fx.Node) -> Tensors:
+    """The results of a call, flat; None for what is no tensor or is left undefined."""
+    value = node.meta.get("val")
+    if isinstance(value, (tuple, list)):
+        return tuple(one if isinstance(one, torch.Tensor) else None for one in value)
+    return (value if isinstance(value, torch.Tensor) else None,)
+
+
+def has_results(node: fx.Node) -> bool:
+    """Whether the call returns several values, which are read through ``getitem``."""
+    return isinstance(node.meta.get("val"), (tuple, list))
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """The identity of the storage."""
+    return tensor.untyped_storage()._cdata
+
+
+def is_getitem(node: fx.Node) -> bool:
+    """Whether the node picks one result of a call."""
+    return node.target is operator.getitem
+
+
+def is_tangent(node: fx.Node) -> bool:
+    """Whether the node is a gradient that comes in from outside of the graph."""
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
+def is_backward_only(node: fx.Node) -> bool:
+    """Whether the node is an input that exists in the backward pass only."""
+    target = str(node.target)
+    late = (
+        "tangents" in target
+        or "bwd_seed" in target
+        or "bwd_base_offset" in target
+        or "bwd_rng_state" in target
+    )
+    return node.op == "placeholder" and (late or target == "backward_state")
+
+
+def is_backward(node: fx.Node) -> bool:
+    """Whether AOTAutograd traced the node in the backward pass."""
+    return node.meta.get("partitioner_tag") in ("is_backward", "must_be_in_backward")
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether the operator draws from the default generator."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def mutated(node: fx.Node) -> list[str]:
+    """The names of the schema arguments that the operator overwrites."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    return [
+        argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write
+    ]
+
+
+_PATH: dict[str, str] = {}
+
+
+def module_path(node: fx.Node) -> str:
+    """The path of the module that the node was traced in, such as ``layer1.0.conv1``; empty at the root."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+    if not stack:
+        return ""
+    raw = str(next(reversed(stack.values()))[0])
+    path = _PATH.get(raw)
+    if path is None:
+        path = re.sub(r"^L\['[^']*'\]\.?", "", raw)
+        path = re.sub(r"_modules\['([^']*)'\]", r"\1", path)
+        path = re.sub(r"\[['\"]?([^\]'\"]*)['\"]?\]", r".\1", path).strip(".")
+        _PATH[raw] = path
+    return path

@@ -1,0 +1,141 @@
+"""Rewrites of a joint graph before it is read, so that what can be planned is planned. No bit of the result
+changes.
+
+* Batch norm comes out of AOTAutograd as a functional operator whose new running statistics are copied into
+  the buffers at the end. Read that way, its input could never be normalized a second time: a second run
+  would read the updated buffers. The same kernel in its in-place form updates them while it runs, and can
+  be run again without them.
+* Operators that read a tensor for its shape only (``full_like``, ``new_zeros``) become ones that read none,
+  as ``--rk-dataflow`` does; otherwise the tensor would have to stay for its shape.
+* A forward value that overwrites an argument must not change what the backward pass reads: a reader of the
+  old value gets a copy.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+from rk.joint import is_backward, tensor_of
+
+aten = torch.ops.aten
+LIKE = {
+    aten.full_like.default: (aten.full.default, 1),
+    aten.zeros_like.default: (aten.full.default, 0),
+    aten.ones_like.default: (aten.full.default, 1),
+    aten.new_zeros.default: (aten.full.default, 0),
+    aten.new_ones.default: (aten.full.default, 1),
+    aten.new_full.default: (aten.full.default, 2),
+    aten.empty_like.default: (aten.empty_strided.default, None),
+    aten.new_empty.default: (aten.empty_strided.default, None),
+    aten.new_empty_strided.default: (aten.empty_strided.default, None),
+}
+FILL = {
+    aten.zeros_like.default: 0,
+    aten.new_zeros.default: 0,
+    aten.ones_like.default: 1,
+    aten.new_ones.default: 1,
+}
+
+
+def normalize(graph: fx.Graph) -> None:
+    """Rewrites the graph in place."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in LIKE:
+            _without_shape_operand(graph, node)
+    _running_statistics(graph)
+    _keep_old_values(graph)
+
+
+def _without_shape_operand(graph: fx.Graph, node: fx.Node) -> None:
+    value = tensor_of(node)
+    if value is None or value.storage_offset() != 0:
+        return
+    target, fill = LIKE[node.target]
+    size, kwargs = list(value.shape), {"dtype": value.dtype, "device": value.device}
+    if target is aten.full.default:
+        if not value.is_contiguous() or value.layout is not torch.strided:
+            return
+        constant = FILL.get(node.target)
+        args = (size, node.args[fill] if constant is None else constant)
+    else:
+        args = (size, list(value.stride()))
+    if any(isinstance(argument, fx.Node) for argument in args):
+        return
+    with graph.inserting_before(node):
+        new = graph.call_function(target, args, kwargs)
+    new.meta = dict(node.meta)
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)
+
+
+def _running_statistics(graph: fx.Graph) -> None:
+    """Turns chains of functional batch norms, whose last statistics are copied into buffers, into in-place
+    ones.
+    """
+    copies = {}
+    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        if isinstance(node.args[1], fx.Node) and node.args[0].op == "placeholder":
+            copies[node.args[1]] = node
+    functional = aten._native_batch_norm_legit_functional.default
+    for node in list(graph.find_nodes(op="call_function", target=functional)):
+        if not node.args[5] or node.args[3].op != "placeholder" or node.args[4].op != "placeholder":
+            continue
+        new_statistics = [user for user in node.users if user.args[1] in (3, 4)]
+        endings = [_only_copied(value, copies, node) for value in new_statistics]
+        if len(endings) != 2 or any(ending is None for ending in endings):
+            continue
+        targets = {ending.args[0] for ending in endings}
+        readers = {user for target in targets for user in target.users}
+        if targets != {node.args[3], node.args[4]} or len(readers - {node, *endings} - _backwards(node)) > 0:
+            continue
+        _in_place(graph, node, new_statistics, endings)
+
+
+def _backwards(node: fx.Node) -> set[fx.Node]:
+    backward = aten.native_batch_norm_backward.default
+    return {user for getitem in node.users for user in getitem.users if user.target is backward}
+
+
+def _only_copied(value: fx.Node, copies: dict[fx.Node, fx.Node], norm: fx.Node) -> fx.Node | None:
+    """The copy of a new statistic into its buffer, if nothing else reads it (in training, the backward only
+    seems to).
+    """
+    copy = copies.get(value)
+    others = set(value.users) - {copy} - _backwards(norm)
+    return copy if copy is not None and not others else None
+
+
+def _in_place(graph: fx.Graph, node: fx.Node, statistics: list[fx.Node], copies: list[fx.Node]) -> None:
+    for backward in _backwards(node):
+        # In training the saved statistics are used, the running ones are not read.
+        backward.args = (*backward.args[:3], None, None, *backward.args[5:])
+    for copy in copies:
+        graph.erase_node(copy)
+    for value in statistics:
+        graph.erase_node(value)
+    with graph.inserting_before(node):
+        new = graph.call_function(aten.native_batch_norm.default, node.args, node.kwargs)
+    new.meta = {**node.meta, "val": tuple(node.meta["val"][:3])}
+    for getitem in list(node.users):
+        assert getitem.target is operator.getitem
+        getitem.args = (new, getitem.args[1])
+    graph.erase_node(node)
+
+
+def _keep_old_values(graph: fx.Graph) -> None:
+    for copy in list(graph.find_nodes(op="call_function", target=aten.copy_.default)):
+        target = copy.args[0]
+        if target.op != "placeholder" or is_backward(copy):
+            continue
+        late = [user for user in target.users if user is not copy and is_backward(user)]
+        if not late:
+            continue
+        first = next(node for node in graph.nodes if node.op == "call_function")
+        with graph.inserting_before(first):
+            old = graph.call_function(aten.clone.default, (target,))
+        old.meta = {"val": tensor_of(target).clone(), "partitioner_tag": "is_forward"}
+        for user in late:
+            user.replace_input_with(target, old)

@@ -1,0 +1,159 @@
+"""The options of ``torch.compile(model, backend="rk", options={...})``, checked before anything is
+compiled.
+
+A budget is bytes, ``"2GiB"``, ``"500MB"``, a share ``"60%"`` of the peak without rematerialization, or
+``"auto"``: what the device has left when the step is compiled. The syntax is the one of ``rk-opt
+--budget``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rk import _rk
+from rk.errors import OptionError
+
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+CODEGENS = ("fx", "inductor", "rk")
+NOT_YET = {
+    "inductor": "it hands our partition to Inductor's kernels",
+    "rk": "it runs the whole step in rk's own runtime",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a model is compiled. All fields have been checked."""
+
+    budget: str = "auto"
+    """Bytes as digits, a share such as ``60%``, or ``auto``."""
+    scope: str = "activations"
+    """What the budget counts: ``activations``, or ``total`` (with parameters, buffers, inputs and
+    gradients).
+    """
+    solver: str = "auto"
+    """Who plans; ``rk.solvers()`` lists them."""
+    time_limit: float = 10.0
+    """Seconds after which the best plan counts."""
+    codegen: str = "fx"
+    """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order."""
+    verify: bool = False
+    """Whether the first steps are run without the plan, too, and compared bit by bit."""
+    cache_dir: Path | None = None
+    """Where plans and costs are kept; None is ``$RK_CACHE_DIR``, else ``~/.cache/rk``."""
+    dump_dir: Path | None = None
+    """Where the text of every stage goes, as ``.mlir`` files."""
+    on_infeasible: str = "error"
+    """``error``, or ``best``: the smallest budget that was found to be feasible, with a warning."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any] | None) -> Options:
+        """Checks what a user wrote; raises OptionError with the name of the culprit."""
+        given = dict(given or {})
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(str(name), known, n=1)
+                hint = f"; did you mean '{close[0]}'?" if close else ""
+                raise OptionError(f"rk has no option '{name}'{hint} There are: {', '.join(sorted(known))}")
+        for name, check in _CHECKS.items():
+            if name in given:
+                given[name] = check(name, given[name])
+        return cls(**given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As ``torch.compile`` takes it."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    def cache_folder(self) -> Path:
+        """Where plans and costs are kept."""
+        if self.cache_dir is not None:
+            return self.cache_dir
+        named = os.environ.get("RK_CACHE_DIR")
+        return Path(named) if named else Path.home() / ".cache" / "rk"
+
+
+def parse_budget(name: str, value: Any) -> str:
+    """A budget as the planner reads it: digits, a share, or ``auto``."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise OptionError(f"{name}={value!r} is no budget; give bytes, '2GiB', '60%' or 'auto'")
+    if isinstance(value, int):
+        if value < 0:
+            raise OptionError(f"{name}={value} is negative")
+        return str(value)
+    text = value.strip()
+    if text == "auto":
+        return text
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)", text)
+    if match is None:
+        raise OptionError(f"{name}={value!r} is no budget; give bytes, '2GiB', '60%' or 'auto'")
+    number, unit = match.groups()
+    if unit == "%":
+        if not 0 < float(number) <= 100:
+            raise OptionError(f"{name}={value!r}: a share lies above 0% and up to 100%")
+        return f"{number}%"
+    if unit and unit not in UNITS:
+        known = ", ".join(UNITS)
+        raise OptionError(f"{name}={value!r}: unknown unit '{unit}'; there are {known} and %")
+    return str(int(float(number) * UNITS[unit or "B"])) if unit or "." in number else number
+
+
+def _one_of(choices: tuple[str, ...]) -> Any:
+    def check(name: str, value: Any) -> str:
+        if value not in choices:
+            raise OptionError(f"{name}={value!r}: there are {', '.join(choices)}")
+        return str(value)
+
+    return check
+
+
+def _codegen(name: str, value: Any) -> str:
+    checked = _one_of(CODEGENS)(name, value)
+    if checked in NOT_YET:
+        raise OptionError(f"codegen='{checked}' does not work yet ({NOT_YET[checked]}); use codegen='fx'")
+    return checked
+
+
+def _seconds(name: str, value: Any) -> float:
+    units = {"": 1.0, "s": 1.0, "ms": 0.001, "min": 60.0}
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|min|s|)", str(value).strip())
+    if isinstance(value, bool) or match is None or float(match[1]) <= 0:
+        raise OptionError(f"{name}={value!r} is no positive duration such as 10 (seconds), '10s' or '500ms'")
+    return float(match[1]) * units[match[2]]
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name}={value!r} is neither True nor False")
+    return value
+
+
+def _folder(name: str, value: Any) -> Path | None:
+    if value is None:
+        return None
+    if not isinstance(value, (str, os.PathLike)):
+        raise OptionError(f"{name}={value!r} is no path")
+    path = Path(value).expanduser()
+    if path.exists() and not path.is_dir():
+        raise OptionError(f"{name}={str(path)!r} is not a folder")
+    return path
+
+
+_CHECKS = {
+    "budget": parse_budget,
+    "scope": _one_of(("activations", "total")),
+    "solver": lambda name, value: _one_of(tuple(_rk.solvers()))(name, value),
+    "time_limit": _seconds,
+    "codegen": _codegen,
+    "verify": _flag,
+    "cache_dir": _folder,
+    "dump_dir": _folder,
+    "on_infeasible": _one_of(("error", "best")),
+}

@@ -1,0 +1,38 @@
+"""Running a random operator a second time with the generator state of its first run.
+
+The generator is put back afterwards, so what follows draws what it would have drawn without the second run
+(law S4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def save(device: torch.device) -> torch.Tensor:
+    """The state of the default generator of a device, as the next random operator will find it."""
+    if device.type == "cpu":
+        return torch.random.default_generator.get_state()
+    return torch.get_device_module(device).get_rng_state(device)
+
+
+def replay(
+    state: torch.Tensor, device: torch.device, operator: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Runs an operator from a saved state, and leaves the generator as it was."""
+    now = save(device)
+    _set(device, state)
+    try:
+        return operator(*args, **kwargs)
+    finally:
+        _set(device, now)
+
+
+def _set(device: torch.device, state: torch.Tensor) -> None:
+    if device.type == "cpu":
+        torch.random.default_generator.set_state(state)
+    else:
+        torch.get_device_module(device).set_rng_state(state, device)

@@ -1,0 +1,175 @@
+//! Text in, passes run, a schedule or text out.
+
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use pyo3::prelude::*;
+use rk_dialect::ops::{self, NodeOp, RunOp, StepOp};
+use rk_dialect::{Context, Module};
+use serde_json::{Map, Value as Json, json};
+
+use crate::detached;
+use crate::errors::Refusal;
+
+/// The stages up to what a planner needs. Blocks are not among them: nothing that follows here uses them.
+const STAGES: [&str; 3] = ["rk-dataflow", "rk-simplify", "rk-annotate-cost"];
+
+/// MLIR's pass registry and the reason that a failing pass leaves behind exist once per process.
+fn passes() -> MutexGuard<'static, ()> {
+    static REGISTERED: Once = Once::new();
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    REGISTERED.call_once(rk_rewrite::register_all);
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    rk_rewrite::exit::take();
+    guard
+}
+
+/// Plans a step. `text` is one step in the dialect rk at any stage up to costed; `budget` is bytes, 2GiB or 60%.
+///
+/// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
+/// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
+/// `solver`. With `stages`, also `stages`: the text of every stage that it went through.
+///
+/// Raises OptionError, BudgetError (with numbers), CompileError.
+#[pyfunction]
+#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", seed=0, threads=1, stages=false))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+pub fn rematerialize(
+    py: Python<'_>,
+    text: &str,
+    budget: &str,
+    scope: &str,
+    solver: &str,
+    time_limit: &str,
+    seed: u64,
+    threads: usize,
+    stages: bool,
+) -> PyResult<String> {
+    let options = [budget, scope, solver, time_limit];
+    if let Some(bad) =
+        options.iter().find(|value| value.is_empty() || value.contains(['{', '}', ' ', '\'', '"']))
+    {
+        return Err(crate::errors::OptionError::new_err(format!("'{bad}' is no value of an option")));
+    }
+    let plan = format!(
+        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} seed={seed} threads={threads}}}"
+    );
+    detached(py, || {
+        let _passes = passes();
+        let context = Context::new();
+        let module = parsed(&context, text)?;
+        let mut seen = Vec::new();
+        for pass in STAGES.into_iter().chain([plan.as_str()]) {
+            if stages {
+                seen.push(with_stage(&module));
+            }
+            module.run(&format!("builtin.module({pass})")).map_err(|reported| Refusal::of(&reported))?;
+        }
+        if stages {
+            seen.push(with_stage(&module));
+        }
+        let step = only_step(&module)?;
+        let mut answer = schedule(step, &module);
+        if stages {
+            answer.insert("stages".into(), Json::Object(seen.into_iter().collect()));
+        }
+        Ok(Json::Object(answer).to_string())
+    })
+}
+
+/// Runs passes on a module and returns its text; `passes` is the inside of `builtin.module(...)`.
+#[pyfunction]
+pub fn run_passes(py: Python<'_>, text: &str, passes: &str) -> PyResult<String> {
+    detached(py, || {
+        let _passes = self::passes();
+        let context = Context::new();
+        let module = parsed(&context, text)?;
+        module.run(&format!("builtin.module({passes})")).map_err(|reported| Refusal::of(&reported))?;
+        Ok(module.op().print(true))
+    })
+}
+
+/// The only step of a module as `json` (data) or `dot` (a drawing for Graphviz).
+#[pyfunction]
+pub fn translate(py: Python<'_>, text: &str, to: &str) -> PyResult<String> {
+    detached(py, || {
+        let _passes = passes();
+        let context = Context::new();
+        let module = parsed(&context, text)?;
+        let step = only_step(&module)?;
+        match to {
+            "json" => Ok(format!("{:#}", rk_codegen::to_json(step, module.op()))),
+            "dot" => Ok(rk_codegen::to_dot(step, module.op())),
+            _ => Err(Refusal::Option(format!("'{to}' is neither json nor dot"))),
+        }
+    })
+}
+
+/// The names of the solvers.
+#[pyfunction]
+pub fn solvers() -> Vec<&'static str> {
+    rk_solve::Solver::ALL.iter().map(|solver| solver.name()).collect()
+}
+
+/// The version of the extension.
+#[pyfunction]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+fn parsed<'c>(context: &'c Context, text: &str) -> Result<Module<'c>, Refusal> {
+    context.parse(text, "step.mlir").map_err(|reported| {
+        let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
+        Refusal::Other(lines.join("\n"))
+    })
+}
+
+fn only_step<'c>(module: &Module<'c>) -> Result<StepOp<'c>, Refusal> {
+    let steps: Vec<StepOp<'c>> = module.body().ops().into_iter().filter_map(StepOp::of).collect();
+    match steps.as_slice() {
+        [step] => Ok(*step),
+        _ => Err(Refusal::Other(format!("the module has {} steps instead of one", steps.len()))),
+    }
+}
+
+/// A module's text under the name of its stage.
+fn with_stage(module: &Module<'_>) -> (String, Json) {
+    let stage = only_step(module).map_or("unknown", |step| step.stage().as_str());
+    (stage.to_owned(), module.op().print(true).into())
+}
+
+/// A scheduled step as data.
+fn schedule<'c>(step: StepOp<'c>, module: &Module<'c>) -> Map<String, Json> {
+    let places = ops::nodes_by_symbol(module.op());
+    let calls: Vec<Vec<u32>> = ops::nodes(module.op()).into_iter().map(computations).collect();
+    let runs = step.body().ops().into_iter().filter_map(RunOp::of).flat_map(|run| {
+        let node = places.get(run.symbol()).map_or(&[][..], |&(place, _)| &calls[place]);
+        node.iter().map(move |&call| json!([call, run.is_again()]))
+    });
+    let mut answer = Map::new();
+    answer.insert("runs".into(), runs.collect());
+    for name in [
+        "budget",
+        "peak",
+        "arena",
+        "base_peak",
+        "resident",
+        "time",
+        "base_time",
+        "lower_bound",
+        "bound_kind",
+        "status",
+        "solver",
+    ] {
+        let value = step.op().get(&format!("rk.{name}"));
+        let plain =
+            value.and_then(|value| value.as_i64().map(Json::from).or_else(|| value.as_str().map(Json::from)));
+        answer.insert(name.into(), plain.unwrap_or(Json::Null));
+    }
+    answer
+}
+
+/// The line numbers of what a node computes; views are left out, as they cost nothing wherever they are built.
+fn computations(node: NodeOp<'_>) -> Vec<u32> {
+    let calls = node.calls().into_iter().filter(|call| !call.is_view());
+    calls.filter_map(|call| call.op().location().line()).collect()
+}

@@ -1,0 +1,40 @@
+//! `rk._rk`: the extension module of the Python package rk.
+//!
+//! Python reads PyTorch's graphs and writes PyTorch's graphs; in between a step is MLIR text, and everything that is decided
+//! about it happens here, by the same passes and the same planner as in `rk-opt`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`compile`] | text in, passes run, a schedule or text out |
+//! | [`errors`] | what failed, as exceptions of the package |
+//!
+//! **Absent here:** torch. The extension is linked to no libtorch, so one wheel serves every build of it.
+//! **Invariant:** no panic and no abort reaches the interpreter; all long work runs without its lock.
+
+mod compile;
+mod errors;
+
+use pyo3::prelude::*;
+
+/// The compiler behind the package rk: MLIR text in, schedules out.
+#[pymodule]
+mod _rk {
+    #[pymodule_export]
+    use crate::compile::{rematerialize, run_passes, solvers, translate, version};
+    #[pymodule_export]
+    use crate::errors::{BudgetError, CompileError, OptionError, RkError};
+}
+
+/// Runs `work` without the interpreter's lock; a panic in it becomes an exception that asks for a report.
+fn detached<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, errors::Refusal> + Send,
+) -> PyResult<T> {
+    let outcome = py.detach(|| std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
+    match outcome {
+        Ok(done) => done.map_err(|refusal| refusal.into_exception(py)),
+        Err(_) => Err(errors::CompileError::new_err(
+            "rk itself failed (a panic); this is a bug in rk, not in the model",
+        )),
+    }
+}

@@ -1,0 +1,53 @@
+"""Options are refused before anything is compiled, by name, with what would do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import rk
+from rk.options import Options
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (4096, "4096"),
+        ("2GiB", str(2 * 2**30)),
+        ("500MB", "500000000"),
+        ("60%", "60%"),
+        ("1.5KiB", "1536"),
+        ("auto", "auto"),
+    ],
+)
+def test_budgets_are_read(given, expected):
+    assert Options.parse({"budget": given}).budget == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"bugdet": "2GiB"}, "no option 'bugdet'; did you mean 'budget'?"),
+        ({"budget": "2GiBs"}, "unknown unit 'GiBs'"),
+        ({"budget": "lots"}, "no budget"),
+        ({"budget": "120%"}, "up to 100%"),
+        ({"budget": -1}, "negative"),
+        ({"solver": "simplex"}, "there are auto"),
+        ({"scope": "all"}, "activations, total"),
+        ({"time_limit": "soon"}, "no positive duration"),
+        ({"codegen": "c"}, "fx, inductor, rk"),
+        ({"codegen": "rk"}, "does not work yet"),
+        ({"on_infeasible": "cry"}, "error, best"),
+        ({"verify": 1}, "neither True nor False"),
+        ({"cache_dir": __file__}, "not a folder"),
+    ],
+)
+def test_errors_name_the_culprit(options, words):
+    with pytest.raises(rk.OptionError, match=words.replace("?", r"\?")):
+        rk.compile(torch.nn.Linear(2, 2), **options)
+
+
+def test_torch_passes_the_error_on():
+    model = torch.compile(torch.nn.Linear(2, 2), backend="rk", options={"budget": "2parsecs"})
+    with pytest.raises(Exception, match="unknown unit 'parsecs'"):
+        model(torch.ones(1, 2))

