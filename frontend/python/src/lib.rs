@@ -5,8 +5,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`compile`] | text in, passes run, a schedule or text out |
-//! | [`errors`] | what failed, as exceptions of the package |
+//! | `compile` | text in, passes run, a schedule or text out |
+//! | `errors` | what failed, as exceptions of the package |
 //!
 //! **Absent here:** torch. The extension is linked to no libtorch, so one wheel serves every build of it.
 //! **Invariant:** no panic and no abort reaches the interpreter; all long work runs without its lock.
