@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "cc/common.cpp",
     "cc/convert.cpp",
     "cc/dispatch.cpp",
@@ -15,6 +15,7 @@ const SOURCES: [&str; 12] = [
     "cc/interpret.cpp",
     "cc/record.cpp",
     "cc/record_values.cpp",
+    "cc/measure.cpp",
     "cc/probe.cpp",
     "cc/encode.cpp",
     "cc/step.cpp",

@@ -2,11 +2,12 @@
 
 use crate::print::{Source, print_module};
 use rk_torch::{
-    Archive, Device, Dtype, EagerStep, Error, ErrorKind, InputSpec, LossSpec, Result, load_tensors, memory,
-    tch,
+    Archive, Device, Dtype, EagerStep, Error, ErrorKind, InputSpec, LossSpec, Result, Timing, load_tensors,
+    memory, tch,
 };
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tch::Tensor;
 
 /// Where the inputs of the step come from.
@@ -31,8 +32,8 @@ pub struct ImportOptions {
     pub loss: LossSpec,
     /// Where the step runs.
     pub device: Device,
-    /// Timed repeats per operator; 0 leaves the time to the roofline model.
-    pub measure: u16,
+    /// What is timed; nothing leaves the time to the roofline model.
+    pub measure: Timing,
     /// Seed of the inputs and of the generator.
     pub seed: u64,
 }
@@ -46,9 +47,11 @@ pub struct Imported {
     pub ops: usize,
     /// Of these, in the backward pass.
     pub backward_ops: usize,
+    /// Operators that were timed, and what that took. The others have the time of an equal one, or of the model.
+    pub timed: (u32, Duration),
 }
 
-/// Runs the step once under the recorder (and `measure` + 1 times more when asked to measure), and prints it.
+/// Runs the step once under the recorder, measures what is to be measured, and prints it.
 /// `progress` is told what is going on. The same options give the same text, but for measured times.
 ///
 /// # Errors
@@ -69,13 +72,13 @@ pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result
         inputs: specs.iter().map(InputSpec::to_string).collect(),
         inputs_file: None,
         device: options.device,
-        measured: options.measure > 0,
+        measured: options.measure != Timing::None,
     };
     if let InputSource::File(path) = &options.inputs {
         source.inputs_file = Some((path.display().to_string(), file_digest(path)?));
     }
     progress(match options.measure {
-        0 => "recording one step",
+        Timing::None => "recording one step",
         _ => "recording one step and measuring it",
     });
     let traced: Vec<String> = archive.traced_inputs().iter().map(InputSpec::to_string).collect();
@@ -86,7 +89,7 @@ pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result
     progress(&format!("printing {} operators", recording.ops.len()));
     let text = print_module(&recording, &source)?;
     let backward_ops = recording.ops.iter().filter(|op| op.backward).count();
-    Ok(Imported { text, ops: recording.ops.len(), backward_ops })
+    Ok(Imported { text, ops: recording.ops.len(), backward_ops, timed: (recording.timed, recording.timing) })
 }
 
 /// Adds the inputs to an error that is about them.

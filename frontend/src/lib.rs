@@ -14,4 +14,4 @@ mod roofline;
 mod spelling;
 
 pub use import::{ImportOptions, Imported, InputSource, import};
-pub use rk_torch::{Device, Error, ErrorKind, InputSpec, LossSpec, Result};
+pub use rk_torch::{Device, Error, ErrorKind, InputSpec, LossSpec, Result, Timing};

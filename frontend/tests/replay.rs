@@ -6,7 +6,7 @@ mod common;
 use rk_torch::tch::{Kind, Tensor};
 use rk_torch::{
     Archive, Argument, Device, EagerStep, LossSpec, Operator, Prepared, RecordedOp, Recording, ResultRole,
-    Slots, Value, memory,
+    Slots, Timing, Value, memory,
 };
 use std::path::Path;
 
@@ -87,7 +87,7 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
 fn compare(name: &str, path: &Path, loss: LossSpec, steps: usize) -> Result<(), String> {
     let mut recorded = step(path, loss);
     Device::Cpu.manual_seed(SEED).unwrap();
-    let recording = recorded.record(0).map_err(|error| format!("{name}: {error}"))?;
+    let recording = recorded.record(Timing::None).map_err(|error| format!("{name}: {error}"))?;
     let mut eager = step(path, loss);
     let model = Archive::load(path, Device::Cpu).unwrap();
     let mut replay = Replay::new(&recording, &model, loss);
@@ -149,7 +149,7 @@ const SCRATCH: [&str; 1] = ["aten.mkldnn_rnn_layer_backward.default"];
 fn undeclared_writes(name: &str, path: &Path) -> Vec<String> {
     let mut recorded = step(path, LossSpec::Sum);
     Device::Cpu.manual_seed(SEED).unwrap();
-    let recording = recorded.record(0).unwrap();
+    let recording = recorded.record(Timing::None).unwrap();
     let model = Archive::load(path, Device::Cpu).unwrap();
     let mut replay = Replay::new(&recording, &model, LossSpec::Sum);
     Device::Cpu.manual_seed(SEED).unwrap();
@@ -211,7 +211,7 @@ fn recording_twice_gives_the_same() {
         let mut recorded = step(&path, LossSpec::Sum);
         let mut record = || {
             Device::Cpu.manual_seed(SEED).unwrap();
-            recorded.record(0).unwrap()
+            recorded.record(Timing::None).unwrap()
         };
         let (first, second) = (record(), record());
         // Workspaces too: the first run is as good as any.
@@ -241,7 +241,8 @@ fn the_recording_says_what_each_operator_does() {
     let Some(folder) = common::archives(&[]) else { return };
     let _turn = common::turn();
     memory::install().unwrap();
-    let record = |name: &str| step(&folder.join(format!("{name}.pt")), LossSpec::Sum).record(0).unwrap();
+    let record =
+        |name: &str| step(&folder.join(format!("{name}.pt")), LossSpec::Sum).record(Timing::None).unwrap();
 
     let norms = record("batch_norms");
     let norm = norms.ops.iter().find(|op| op.name == "aten.native_batch_norm.default").unwrap();

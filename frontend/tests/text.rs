@@ -2,7 +2,7 @@
 
 mod common;
 
-use rk_frontend::{Device, ImportOptions, InputSource, LossSpec, import};
+use rk_frontend::{Device, ImportOptions, InputSource, LossSpec, Timing, import};
 
 /// Imports a model; digests, thread counts and costs are blanked out.
 fn module(name: &str, loss: LossSpec) -> Option<String> {
@@ -13,7 +13,7 @@ fn module(name: &str, loss: LossSpec) -> Option<String> {
         inputs: InputSource::Traced,
         loss,
         device: Device::Cpu,
-        measure: 0,
+        measure: Timing::None,
         seed: 0,
     };
     let text = import(&options, &mut |_| {}).unwrap().text;

@@ -64,6 +64,7 @@ void Recorder::encode(Bytes& out) const {
     out.raw(constant.bytes.data(), constant.bytes.size());
   }
   out.u32(ops_.size());
+  uint32_t timed = 0;
   for (const auto& op : ops_) {
     out.text(op.name);
     out.text(op.path);
@@ -76,7 +77,8 @@ void Recorder::encode(Bytes& out) const {
     out.u8(op.random);
     out.u8(op.backward);
     out.u64(op.workspace);
-    out.u64(median(op.times));
+    out.u64(median(ops_[op.measured].times));
+    timed += op.times.empty() ? 0 : 1;
   }
   out.u32(results_.size());
   for (const auto& result : results_) {
@@ -84,6 +86,8 @@ void Recorder::encode(Bytes& out) const {
     out.u8(result.role);
     out.text(result.name);
   }
+  out.u32(timed);
+  out.u64(static_cast<uint64_t>(measuring_.count()));
 }
 
 } // namespace rk

@@ -55,4 +55,16 @@ std::vector<uint8_t> Probe::generator() const {
   return out;
 }
 
+at::Tensor Probe::generator_state() const {
+  auto generator = at::globalContext().defaultGenerator(device);
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void Probe::set_generator_state(const at::Tensor& state) const {
+  auto generator = at::globalContext().defaultGenerator(device);
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
 } // namespace rk

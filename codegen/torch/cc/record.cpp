@@ -60,18 +60,6 @@ void Recorder::refuse(const std::string& reason) const {
   throw KindError(RK_REFUSED, "operator " + current_ + " at '" + (path.empty() ? "<root>" : path) + "': " + reason);
 }
 
-void Recorder::start_timing(bool fresh) {
-  mode_ = Mode::kTime;
-  next_call_ = 0;
-  if (!fresh) return;
-  for (auto& op : ops_) op.times.clear();
-}
-
-void Recorder::end_run() {
-  TORCH_CHECK(mode_ != Mode::kTime || next_call_ == calls_.size(), "the step made ", next_call_, " calls after ", calls_.size(), " in the recording");
-  next_call_ = 0;
-}
-
 void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
   current_ = ir_name(op);
   if (mode_ == Mode::kTime) {
@@ -79,19 +67,6 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet below, to
   } else {
     record(op, below, stack);
   }
-}
-
-void Recorder::time(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
-  TORCH_CHECK(next_call_ < calls_.size(), "the step makes more calls than in the recording, the first at ", current_);
-  const size_t at = calls_[next_call_++];
-  Probe probe(device_);
-  probe.synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  op.redispatchBoxed(below, stack);
-  probe.synchronize();
-  const auto end = std::chrono::steady_clock::now();
-  if (at == std::string::npos) return;
-  ops_[at].times.push_back(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(end - start).count()));
 }
 
 // Operators that only look at the numbers of tensors made of literals: shape arithmetic that the trace left.
@@ -136,13 +111,19 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   const bool dynamic = op.hasTag(at::Tag::dynamic_output_shape) && current_ != "aten.index.Tensor";
   if ((dynamic || masks) && reads_data(entry)) refuse("the shape of its result depends on the data of the step");
 
+  const auto known_class = repeats_ > 0 ? classes_.try_emplace(call_class(op, entry), ops_.size()) : std::pair{classes_.end(), false};
+  const bool first_of_class = known_class.second;
+  torch::jit::Stack inputs; // references for the repeats: the call itself consumes the stack
+  if (first_of_class) inputs.assign(stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack->end());
   Probe probe(device_);
   const bool watch = !device_.is_cuda() || op.hasTag(at::Tag::nondeterministic_seeded);
   const auto generator = watch ? probe.generator() : std::vector<uint8_t>();
   const int64_t level = probe.memory();
   probe.reset_peak();
+  const auto start = std::chrono::steady_clock::now();
   op.redispatchBoxed(below, stack);
   probe.synchronize();
+  const auto taken = std::chrono::steady_clock::now() - start;
   const int64_t peak = probe.memory_peak();
   entry.random = watch && probe.generator() != generator;
   const size_t known = storage_order_.size();
@@ -160,6 +141,13 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   };
   for (const uint32_t value : entry.results) taint(value);
   for (const uint32_t index : entry.writes) taint(entry.operands[index]);
+  entry.measured = repeats_ > 0 ? known_class.first->second : ops_.size();
+  if (first_of_class) {
+    repeat(op, below, inputs, entry);
+  } else if (repeats_ > 0) {
+    // The run that is recorded anyway is one more sample, at another moment and with other data in the caches.
+    ops_[entry.measured].times.push_back(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(taken).count()));
+  }
   calls_.push_back(ops_.size());
   ops_.push_back(std::move(entry));
 }

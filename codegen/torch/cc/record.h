@@ -57,6 +57,7 @@ struct RecordedOp {
   bool random = false, backward = false;
   uint64_t workspace = 0;
   std::vector<uint64_t> times; // nanoseconds of each timed run
+  size_t measured = 0;         // the operator that was timed for it: itself, or an equal call before it
 };
 
 class Recorder {
@@ -84,6 +85,9 @@ class Recorder {
     c10::impl::IncludeDispatchKeyGuard include_;
   };
 
+  // From now on the first of each class of equal calls is made `repeats` times more, right after itself, and timed;
+  // all take the median of these times and of those of the calls that are recorded after it (measure.cpp).
+  void time_classes(int32_t repeats) { repeats_ = repeats; }
   // Later runs of the step are timed and must make the same calls; `fresh` forgets the times so far.
   void start_timing(bool fresh);
   void end_run();      // in timing mode: all calls have been made
@@ -130,6 +134,8 @@ class Recorder {
   void check_storages(const RecordedOp& op) const;
   void record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
   void time(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
+  std::string call_class(const c10::OperatorHandle& op, const RecordedOp& entry) const;
+  void repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, const torch::jit::Stack& inputs, RecordedOp& entry);
   [[noreturn]] void refuse(const std::string& reason) const;
 
   c10::Device device_;
@@ -146,6 +152,10 @@ class Recorder {
   std::vector<RecordedOp> ops_;
   std::vector<size_t> calls_; // the operator of each intercepted call that is in ops_; npos: not recorded
   size_t next_call_ = 0;
+  int32_t repeats_ = 0;                             // timed repeats of the first call of a class
+  std::unordered_map<std::string, size_t> classes_; // per class of calls, the operator that was timed
+  std::chrono::nanoseconds measuring_{0};           // time that went into repeats and timed runs
+  std::chrono::steady_clock::time_point run_started_; // of a timed run
   std::vector<Result> results_;
 };
 
@@ -158,6 +168,8 @@ struct Probe {
   void reset_peak() const;
   void synchronize() const;
   std::vector<uint8_t> generator() const; // enough of its state to see whether something was drawn
+  at::Tensor generator_state() const;     // all of it
+  void set_generator_state(const at::Tensor& state) const;
 };
 
 } // namespace rk

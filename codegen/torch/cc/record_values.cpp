@@ -165,6 +165,7 @@ uint32_t Recorder::derive(const at::Tensor& tensor, Storage& storage) {
   op.operands = {base};
   op.results = {new_value(tensor, storage)};
   op.aliases = {0};
+  op.measured = ops_.size();
   ops_.push_back(std::move(op));
   return values_.size() - 1;
 }

@@ -128,7 +128,8 @@ const char* rk_step_run(RkStep* step);
 const char* rk_step_result(const RkStep* step, size_t i, int32_t* role, const char** name, at::Tensor** out);
 // Lets the results and the gradients of the last run go.
 const char* rk_step_clear(RkStep* step);
-// Runs the step once under the recorder, and `repeats` + 1 times more for timing when `repeats` > 0; gives the
-// recording, encoded as src/recording.rs decodes it.
-const char* rk_step_record(RkStep* step, int32_t repeats, uint8_t** out, size_t* n);
+// Runs the step once under the recorder; gives the recording, encoded as src/recording.rs decodes it. When `repeats` > 0,
+// the first of each class of equal calls is made `repeats` times more and timed; with `every_call` instead the whole step
+// is run `repeats` + 1 times more, the first time as a warm-up, and every call is timed.
+const char* rk_step_record(RkStep* step, int32_t repeats, bool every_call, uint8_t** out, size_t* n);
 }

@@ -206,7 +206,7 @@ const char* rk_step_clear(RkStep* step) {
   return rk::guarded([&] { step->clear(); });
 }
 
-const char* rk_step_record(RkStep* step, int32_t repeats, uint8_t** out, size_t* n) {
+const char* rk_step_record(RkStep* step, int32_t repeats, bool every_call, uint8_t** out, size_t* n) {
   return rk::guarded([&] {
     rk::Recorder recorder(step->archive.device, [step] { return step->where(); });
     step->declare(recorder);
@@ -222,9 +222,10 @@ const char* rk_step_record(RkStep* step, int32_t repeats, uint8_t** out, size_t*
         interpreter.refuse_assignment = false;
       }
     } reset{step->interpreter};
+    if (!every_call) recorder.time_classes(repeats);
     step->run(&recorder);
     step->interpreter.ranges = nullptr;
-    for (int32_t i = 0; repeats > 0 && i <= repeats; ++i) {
+    for (int32_t i = 0; every_call && repeats > 0 && i <= repeats; ++i) {
       recorder.start_timing(i == 1); // the first is the warm-up
       step->run(&recorder);
       recorder.end_run();

@@ -108,5 +108,11 @@ unsafe extern "C" {
         out: *mut RawTensor,
     ) -> Status;
     pub fn rk_step_clear(step: *mut RawStep) -> Status;
-    pub fn rk_step_record(step: *mut RawStep, repeats: i32, out: *mut *mut u8, n: *mut usize) -> Status;
+    pub fn rk_step_record(
+        step: *mut RawStep,
+        repeats: i32,
+        every_call: bool,
+        out: *mut *mut u8,
+        n: *mut usize,
+    ) -> Status;
 }

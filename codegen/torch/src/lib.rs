@@ -34,7 +34,7 @@ pub use recording::{
     Argument, ArgumentRole, Constant, RecordedOp, Recording, ResultRole, StepArgument, StepResult,
     TensorType, ValueNumber,
 };
-pub use step::{EagerStep, LossSpec, StepResults};
+pub use step::{EagerStep, LossSpec, StepResults, Timing};
 pub use value::Value;
 /// The version of libtorch whose headers this crate was compiled with, e.g. `2.11.0`.
 pub fn torch_version() -> String {

@@ -3,6 +3,7 @@
 use crate::bytes::Reader;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use std::time::Duration;
 
 /// A number of a value of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,7 +65,7 @@ pub struct RecordedOp {
     /// Bytes that it needed only while it ran: allocator peak minus level before minus storages it left. When
     /// several threads allocate, the sum of their own peaks counts: no run can need more.
     pub workspace: u64,
-    /// Median time in nanoseconds, when measured.
+    /// Median time in nanoseconds, when measured: its own or that of an equal call.
     pub nanos: Option<u64>,
 }
 
@@ -138,6 +139,10 @@ pub struct Recording {
     pub ops: Vec<RecordedOp>,
     /// Loss, outputs, gradients.
     pub results: Vec<StepResult>,
+    /// How many operators were timed; the others have the time of an equal one.
+    pub timed: u32,
+    /// What the timing took, the recording itself not counted.
+    pub timing: Duration,
 }
 
 impl Recording {
@@ -173,6 +178,8 @@ impl Recording {
                     .ok_or_else(unknown)?;
                 Ok(StepResult { value, role, name: r.text()? })
             })?,
+            timed: r.u32()?,
+            timing: Duration::from_nanos(r.u64()?),
         })
     }
 }

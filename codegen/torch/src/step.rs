@@ -50,6 +50,17 @@ impl FromStr for LossSpec {
     }
 }
 
+/// Which calls of a recording are timed. The number of repeats counts after a warm-up; the median is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timing {
+    /// None.
+    None,
+    /// One of each class of equal calls, on the spot; the others are given its time.
+    Classes(u16),
+    /// Every call, in repeated runs of the whole step.
+    Calls(u16),
+}
+
 /// What a step returns.
 #[derive(Debug)]
 pub struct StepResults {
@@ -158,15 +169,21 @@ impl EagerStep {
         unsafe { check(ffi::rk_step_clear(self.raw.0)) }
     }
 
-    /// Runs the step once under the recorder. With `repeats` > 0 it runs `repeats` + 1 times more, a warm-up and
-    /// the timed ones, and each operator carries the median of its times.
+    /// Runs the step once under the recorder, and times its operators as asked.
     ///
     /// # Errors
     /// [`ErrorKind::Refused`] names the operator that cannot be imported, its module path and the reason;
     /// otherwise as [`EagerStep::run`].
-    pub fn record(&mut self, repeats: u16) -> Result<Recording> {
+    pub fn record(&mut self, timing: Timing) -> Result<Recording> {
+        let (repeats, every_call) = match timing {
+            Timing::None => (0, false),
+            Timing::Classes(repeats) => (repeats, false),
+            Timing::Calls(repeats) => (repeats, true),
+        };
         // SAFETY: the step is alive, and so is its archive.
-        let bytes = unsafe { take_bytes(|out, n| ffi::rk_step_record(self.raw.0, repeats.into(), out, n))? };
+        let bytes = unsafe {
+            take_bytes(|out, n| ffi::rk_step_record(self.raw.0, repeats.into(), every_call, out, n))?
+        };
         Recording::decode(&bytes)
     }
 }

@@ -4,7 +4,9 @@
 //! moved there at the end. Exit codes are listed in `--help`.
 
 use clap::Parser;
-use rk_frontend::{Device, Error, ErrorKind, ImportOptions, InputSource, InputSpec, LossSpec, import};
+use rk_frontend::{
+    Device, Error, ErrorKind, ImportOptions, InputSource, InputSpec, LossSpec, Timing, import,
+};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,9 +57,12 @@ struct Arguments {
     /// cpu, cuda or cuda:N.
     #[arg(long, default_value = "cpu")]
     device: Device,
-    /// Time each operator in N runs of the step after a warm-up, and take the median.
+    /// Time one of each class of equal calls N times on the spot, and take the median for all of them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     measure: u16,
+    /// Time every call: with --measure N, in N runs of the whole step after a warm-up.
+    #[arg(long, requires = "measure")]
+    measure_all: bool,
     /// Seed of the inputs and of the random generator.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -146,7 +151,11 @@ fn main() -> ExitCode {
         inputs,
         loss: arguments.loss,
         device: arguments.device,
-        measure: arguments.measure,
+        measure: match arguments.measure {
+            0 => Timing::None,
+            repeats if arguments.measure_all => Timing::Calls(repeats),
+            repeats => Timing::Classes(repeats),
+        },
         seed: arguments.seed,
     };
     let start = Instant::now();
@@ -168,5 +177,9 @@ fn main() -> ExitCode {
         "rk-import: {ops} operators, {backward} of them backward, in {:.1} s",
         start.elapsed().as_secs_f64()
     );
+    let (timed, time) = imported.timed;
+    if timed > 0 {
+        eprintln!("rk-import: measured {timed} of them in {:.3} s", time.as_secs_f64());
+    }
     ExitCode::SUCCESS
 }

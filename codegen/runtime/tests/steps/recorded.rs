@@ -8,7 +8,7 @@ use rk_step::{
     Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
 };
 use rk_torch::{
-    Archive, Argument, ArgumentRole, Device, EagerStep, LossSpec, Recording, ResultRole, TensorType,
+    Archive, Argument, ArgumentRole, Device, EagerStep, LossSpec, Recording, ResultRole, TensorType, Timing,
     ValueNumber,
 };
 
@@ -26,7 +26,7 @@ pub fn step(path: &Path, seed: u64) -> Step {
     let archive = Archive::load(path, Device::Cpu).unwrap();
     let specs = archive.traced_inputs().to_vec();
     let inputs: Vec<_> = specs.iter().enumerate().map(|(i, s)| s.make(seed, i as u64).unwrap()).collect();
-    let recording = EagerStep::new(archive, &inputs, LossSpec::Sum).unwrap().record(0).unwrap();
+    let recording = EagerStep::new(archive, &inputs, LossSpec::Sum).unwrap().record(Timing::None).unwrap();
     let mut step = monolith(&recording);
     step.source = Some(Source {
         archive: path.display().to_string(),
