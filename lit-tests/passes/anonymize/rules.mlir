@@ -317,6 +317,51 @@ func.func @step(%x: tensor<4x8xf32> {rk.role = "input", rk.name = "x"}, %w: tens
 
 // -----
 
+// view-of-view: detach is its operand.
+// CHECK: blocks=4, classes=3, classes_by_text=4
+rk.node @embed { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("embed")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @embed.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.relu.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("embed.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.0 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
+  %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.exp.default"(%m) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.0.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.1 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
+  %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %u = rk.aten "aten.detach.default"(%m) aliases(0) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.exp.default"(%u) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.1.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @head { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("head")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @head.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.sigmoid.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("head.act")
+  rk.yield %y : tensor<4x8xf32> }
+func.func @step(%x: tensor<4x8xf32> {rk.role = "input", rk.name = "x"}, %w: tensor<8x8xf32> {rk.role = "parameter", rk.name = "w"},
+                %b: tensor<8xf32> {rk.role = "parameter", rk.name = "b"})
+    -> (tensor<4x8xf32> {rk.role = "output", rk.name = "0"}) attributes {rk.stage = #rk.stage<simplified>} {
+  %e = rk.run @embed(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %f = rk.run @embed.act(%e) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = rk.run @h.0(%f, %w, %b) : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %h = rk.run @h.0.act(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %i = rk.run @h.1(%h, %w, %b) : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %j = rk.run @h.1.act(%i) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %k = rk.run @head(%j, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %l = rk.run @head.act(%k) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %l : tensor<4x8xf32>
+}
+
+// -----
+
 // view-of-view, not: transposed once and read with other strides.
 // CHECK: blocks=4, classes=4, classes_by_text=4
 rk.node @embed { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):

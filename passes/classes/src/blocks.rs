@@ -8,7 +8,7 @@ use rk_plan::{NodeId, ValueId};
 
 use crate::lower::{Leaves, Lowered, Lowering, Relation, Scope};
 use crate::names;
-use crate::rules::{Rule, SAME_BITS, SAME_COST};
+use crate::rules::{Rule, SAME_BITS, SAME_COST, same_cost_in_order};
 use crate::saturate::{Outcome, saturate};
 use crate::step::Step;
 use crate::term::{Graph, Heads};
@@ -98,8 +98,14 @@ pub fn find(step: &Step) -> Blocks {
     };
     let lowered: Vec<Lowered> =
         segments.iter().map(|range| lower(&mut lowering, &mut graph, range)).collect();
+    let lowered_costs: Vec<Lowered> = segments
+        .iter()
+        .map(|range| cost.lower(&mut cost_graph, &forward[range.clone()], Scope::Forward))
+        .collect();
     let (mut graph, _) = saturate(graph, &SAME_BITS);
-    let letters: Vec<u32> = classes(&graph, &lowered).into_iter().map(|class| class.0).collect();
+    let (mut cost_graph, _) = saturate(cost_graph, same_cost_in_order());
+    // Layers that differ in a constant only (the rate of their stochastic depth) are no class, but a row all the same.
+    let letters = either(&classes(&graph, &lowered), &classes(&cost_graph, &lowered_costs));
     let node_letters: Vec<u32> = {
         let texts = number(nodes.iter().map(|node| node.text.clone()));
         forward.iter().map(|node| texts[node.index()].0).collect()
@@ -158,11 +164,10 @@ pub struct Group {
 }
 
 /// Compares any groups of nodes of a step, each in order of execution.
-pub fn compare(step: &Step, groups: &[Vec<NodeId>], relation: Relation) -> Vec<Group> {
+pub fn compare(step: &Step, groups: &[Vec<NodeId>], relation: Relation, scope: Scope) -> Vec<Group> {
     let mut graph = Graph::new(Heads::default());
     let mut lowering = Lowering::new(step, relation, &mut graph);
-    let lowered: Vec<Lowered> =
-        groups.iter().map(|nodes| lowering.lower(&mut graph, nodes, Scope::Block)).collect();
+    let lowered: Vec<Lowered> = groups.iter().map(|nodes| lowering.lower(&mut graph, nodes, scope)).collect();
     let (graph, _) = saturate(graph, rules_of(relation));
     let spellings = number(lowered.iter().map(|lowered| lowered.text.clone()));
     let classes = classes(&graph, &lowered);
@@ -196,6 +201,25 @@ fn classes(graph: &Graph, lowered: &[Lowered]) -> Vec<ClassId> {
         let text = outputs.is_empty().then(|| block.text.words().to_vec());
         Key { outputs, text }
     }))
+}
+
+/// Numbers that are equal where the classes of one or of the other relation are, or where a row of such pairs leads.
+fn either(one: &[ClassId], other: &[ClassId]) -> Vec<u32> {
+    let mut letters: Vec<usize> = (0..one.len()).collect();
+    let root = |letters: &[usize], mut at: usize| {
+        while letters[at] != at {
+            at = letters[at];
+        }
+        at
+    };
+    for classes in [one, other] {
+        let mut first: HashMap<ClassId, usize> = HashMap::new();
+        for (at, class) in classes.iter().enumerate() {
+            let (one, other) = (root(&letters, at), root(&letters, *first.entry(*class).or_insert(at)));
+            letters[one.max(other)] = one.min(other);
+        }
+    }
+    (0..letters.len()).map(|at| root(&letters, at) as u32).collect()
 }
 
 /// Numbers in order of first occurrence.

@@ -14,7 +14,8 @@
 //! more) and single nodes join their neighbour.
 //!
 //! *No chain.* A segment that is long all the same (an unrolled LSTM, a decoder that reads its encoder everywhere) is cut
-//! at repeats of its single nodes (`tandem::widest`).
+//! at repeats of its single nodes: rows first (`tandem::widest`), and where there are none, units that occur again anywhere
+//! (`tandem::scattered`), as the second half of every layer of a dense block does.
 //!
 //! Blocks are intervals of the order of execution, so a block can run as a whole. Not here: the backward pass ([`crate::ties`]).
 //!
@@ -34,6 +35,9 @@ pub const LONG_SEGMENT: usize = 64;
 
 /// Least nodes of a unit of single nodes: the gates of an LSTM cell are more, a chance repeat is less.
 pub const LEAST_UNIT: usize = 8;
+
+/// Least nodes of a unit that occurs again, though not in a row: normalization, activation, convolution.
+pub const LEAST_SCATTERED: usize = 3;
 
 /// Most nodes of a unit of single nodes. Searching is linear in it.
 pub const MOST_UNIT: usize = 512;
@@ -182,7 +186,11 @@ pub fn cut_long(block: Range<usize>, letters: &[u32]) -> Vec<Range<usize>> {
     if block.len() <= LONG_SEGMENT {
         return vec![block];
     }
-    let units = tandem::widest(&letters[block.clone()], LEAST_UNIT, MOST_UNIT);
+    let inside = &letters[block.clone()];
+    let mut units = tandem::widest(inside, LEAST_UNIT, MOST_UNIT);
+    if units.is_empty() {
+        units = tandem::scattered(inside, LEAST_SCATTERED, MOST_UNIT);
+    }
     let mut blocks = Vec::new();
     let mut at = block.start;
     for unit in units {

@@ -32,5 +32,5 @@ pub mod ties;
 pub mod views;
 
 pub use blocks::{Block, Blocks, ClassId, Group, compare, find};
-pub use lower::Relation;
+pub use lower::{Relation, Scope};
 pub use step::{Arg, Call, Malformed, Node, Operator, Role, Source, Step, StepBuilder, Ty};

@@ -21,8 +21,8 @@ use crate::term::{Graph, Head, Kind, add, add_interned, is_tuple};
 pub enum Relation {
     /// The same bits for the same arguments: code may be shared.
     SameBits,
-    /// The same time and memory: floating-point constants, the bits of baked tensors and the place of a draw are
-    /// not looked at. Never a reason to share code.
+    /// The same time and memory: factors and the like, the bits of baked tensors and the place of a draw are not
+    /// looked at. Never a reason to share code.
     SameCost,
 }
 
@@ -410,8 +410,39 @@ impl Block {
     }
 }
 
-/// The same operator with every floating-point constant forgotten: none of them changes what a kernel does, only with what.
+/// Operators whose floating-point constants only scale, shift, bound or draw: the kernel does the same work with any of them.
+/// All others keep theirs, as exponents and the order of a norm pick another loop, and a factor of 0 in `addmm` skips one.
+const FLOATS_ONLY_SCALE: [&str; 22] = [
+    "add",
+    "add_",
+    "bernoulli",
+    "bernoulli_",
+    "clamp",
+    "cudnn_batch_norm",
+    "div",
+    "div_",
+    "fill",
+    "fill_",
+    "full",
+    "full_like",
+    "hardtanh",
+    "leaky_relu",
+    "masked_fill",
+    "mul",
+    "mul_",
+    "native_batch_norm",
+    "native_group_norm",
+    "native_layer_norm",
+    "rsub",
+    "sub",
+];
+
+/// The same operator, with floating-point constants forgotten where [`FLOATS_ONLY_SCALE`].
 fn without_floats(mut operator: Operator) -> Operator {
+    let base = operator.name.split('.').nth(1).unwrap_or_default();
+    if FLOATS_ONLY_SCALE.binary_search(&base).is_err() {
+        return operator;
+    }
     fn forget(args: &mut [Arg]) {
         for arg in args {
             match arg {

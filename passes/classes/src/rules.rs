@@ -6,6 +6,11 @@
 //! Bits are those of numbers: when both operands of a commuted operator are NaN, which payload survives is up to the
 //! processor, and no framework promises it.
 //!
+//! Not here, because recorded calls leave nothing to do: the order of keyword arguments (every call has its arguments in the
+//! order of its schema), tuples and lists (their elements are operands), `native_dropout` at p = 0 (eager PyTorch does not call it).
+//! `detach` and `alias` are views with their operand's type, so *view-of-view* removes them; what they mean to autograd is
+//! in the backward calls.
+//!
 //! Not here, because they change bits: associativity and distributivity of floating point; `addmm` against `mm` and `add` (a
 //! blocked product adds the bias to a partial sum, not to the whole one); `maximum(a, b)` commuted (+0 against -0);
 //! complex multiplication commuted (with fused multiply-add the two halves of a product round differently).
@@ -114,7 +119,8 @@ pub static SAME_BITS: [Rule; 9] = [
     },
 ];
 
-/// Rules after which time and memory stay the same, though bits need not. They never decide what code is shared.
+/// Rules after which time and memory stay the same, though bits need not. They never decide what code is shared. The first is
+/// the only one that is not local, see [`same_cost_in_order`].
 pub static SAME_COST: [Rule; 5] = [
     Rule {
         name: "associate",
@@ -151,6 +157,12 @@ pub static SAME_COST: [Rule; 5] = [
         equal: wrap_dim,
     },
 ];
+
+/// [`SAME_COST`] without reordering sums: one of n terms has exponentially many orders, and whoever does not need them all
+/// should not pay for them.
+pub fn same_cost_in_order() -> &'static [Rule] {
+    SAME_COST.split_first().map_or(&[], |(_associate, rest)| rest)
+}
 
 const COMMUTATIVE: [&str; 10] = [
     "aten.add.Tensor",

@@ -2,6 +2,7 @@
 //!
 //! The letters are classes, so a repeat is found by what is computed and not by any annotation.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A piece of the string.
@@ -56,6 +57,80 @@ pub fn widest(letters: &[u32], least: usize, most: usize) -> Vec<Range<usize>> {
     units
 }
 
+/// The unit of `least` to `most` letters that occurs most, anywhere and without overlap, then the same for what stands between.
+/// Returns its occurrences, two at least.
+///
+/// For strings without rows, such as the layers of a dense block: each is wider than the one before, and half of each
+/// is the same. What occurs most: the letters covered, less `least - 1` per occurrence, so that longer units win over their parts.
+pub fn scattered(letters: &[u32], least: usize, most: usize) -> Vec<Range<usize>> {
+    let mut units = Vec::new();
+    let mut open: Vec<Range<usize>> = std::iter::once(0..letters.len()).collect();
+    // A unit is looked for in all open pieces at once, for it is what the pieces have in common that counts.
+    while let Some(found) = most_covering(letters, &open, least.max(1), most) {
+        open = open.into_iter().flat_map(|piece| outside(piece, &found)).collect();
+        units.extend(found);
+    }
+    units.sort_unstable_by_key(|unit: &Range<usize>| unit.start);
+    units
+}
+
+/// What is left of a piece without the units in it.
+fn outside(piece: Range<usize>, units: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut rest = Vec::new();
+    let mut at = piece.start;
+    for unit in units.iter().filter(|unit| piece.contains(&unit.start)) {
+        rest.push(at..unit.start);
+        at = unit.end;
+    }
+    rest.push(at..piece.end);
+    rest.retain(|piece| !piece.is_empty());
+    rest
+}
+
+/// The occurrences of the best unit, from left to right. Of equally good ones the shortest, and then the first.
+fn most_covering(
+    letters: &[u32],
+    pieces: &[Range<usize>],
+    least: usize,
+    most: usize,
+) -> Option<Vec<Range<usize>>> {
+    let mut best: (usize, Vec<Range<usize>>) = (0, Vec::new());
+    // Per start, a number for the unit of `length` letters there: that of one letter less, and the letter.
+    let mut numbers: Vec<u32> = vec![0; letters.len()];
+    for length in 1..=most.min(letters.len()) {
+        let mut seen: HashMap<(u32, u32), u32> = HashMap::new();
+        numbers.truncate(letters.len() + 1 - length);
+        for (start, number) in numbers.iter_mut().enumerate() {
+            let next = seen.len() as u32;
+            *number = *seen.entry((*number, letters[start + length - 1])).or_insert(next);
+        }
+        if length < least {
+            continue;
+        }
+        // Per unit in order of first occurrence, its occurrences.
+        let mut found: Vec<Vec<Range<usize>>> = vec![Vec::new(); seen.len()];
+        for piece in pieces.iter().filter(|piece| piece.len() >= length) {
+            for start in piece.start..=piece.end - length {
+                let occurrences = &mut found[numbers[start] as usize];
+                if occurrences.last().is_none_or(|last| last.end <= start) {
+                    occurrences.push(start..start + length);
+                }
+            }
+        }
+        found.retain(|occurrences| occurrences.len() > 1);
+        if found.is_empty() {
+            break; // nor does anything longer occur twice
+        }
+        for occurrences in found {
+            let covered = occurrences.len() * (length + 1 - least);
+            if covered > best.0 {
+                best = (covered, occurrences);
+            }
+        }
+    }
+    (best.0 > 0).then_some(best.1)
+}
+
 /// Start, period and number of units of the widest row; of equally wide ones the shortest period, then the first.
 fn widest_row(letters: &[u32], least: usize, most: usize) -> Option<(usize, usize, usize)> {
     let mut best: Option<(usize, usize, usize)> = None;
@@ -101,6 +176,17 @@ mod tests {
         assert_eq!(cut("anmnanmn"), "(anmn)(anmn)");
         assert_eq!(cut("abc"), "abc");
         assert_eq!(cut(""), "");
+    }
+
+    #[test]
+    fn units_need_not_stand_in_a_row() {
+        let units = |text, least| scattered(&letters(text), least, 512);
+        assert_eq!(units("1abc2abc3abc4", 3), [1..4, 5..8, 9..12]);
+        // The longer unit where it stands, its part elsewhere.
+        assert_eq!(units("abcdef1abcdef2abc3abc", 3), [0..6, 7..13, 14..17, 18..21]);
+        assert_eq!(units("abcabd", 3), []);
+        assert_eq!(units("aaaa", 3), []);
+        assert_eq!(units("", 3), []);
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn network(layers: usize, two_styles: bool) -> Step {
 #[test]
 fn a_chain_of_equal_layers() {
     insta::assert_snapshot!(report::text(&find(&network(4, false))), @r"
-    6 blocks in 3 classes (3 by text), forward 3 (3 by text); 48 nodes in 14 cost classes
+    6 blocks in 3 classes (3 by text), forward 3 (3 by text), 3 of equal cost; 48 nodes in 14 cost classes
     class 0: embed..act
     class 1 x4: h.0, h.1, h.2, h.3
     class 2: head..loss
@@ -101,7 +101,7 @@ fn a_chain_of_equal_layers() {
 #[test]
 fn text_comparison_takes_two_styles_for_two_classes() {
     insta::assert_snapshot!(report::text(&find(&network(6, true))), @r"
-    8 blocks in 3 classes (4 by text), forward 3 (4 by text); 68 nodes in 14 cost classes
+    8 blocks in 3 classes (4 by text), forward 3 (4 by text), 3 of equal cost; 68 nodes in 14 cost classes
     class 0: embed..act
     class 1 x6: h.0, h.1, h.2, h.3, h.4, h.5
     class 2: head..loss

@@ -2,13 +2,13 @@
 
 mod support;
 
-use rk_classes::{Relation, StepBuilder, compare, rules};
+use rk_classes::{Relation, Scope, StepBuilder, compare, rules};
 
 /// Whether two programs are equal, and whether their texts are.
 fn both(one: &str, other: &str, relation: Relation) -> (bool, bool) {
     let mut builder = StepBuilder::default();
     let groups = vec![vec![support::add(&mut builder, 0, one)], vec![support::add(&mut builder, 1, other)]];
-    let found = compare(&builder.finish(), &groups, relation);
+    let found = compare(&builder.finish(), &groups, relation, Scope::Block);
     (found[0].class == found[1].class, found[0].spelling == found[1].spelling)
 }
 
@@ -246,6 +246,9 @@ fn the_same_cost_is_not_the_same_bits() {
     let scaled = |by| format!("x: f32[4]\n y = mul.Scalar(x, {by}) f32[4]\n return y");
     differ(&scaled("0.5"), &scaled("0.25"));
     assert!(both(&scaled("0.5"), &scaled("0.25"), Relation::SameCost).0);
+    // An exponent picks the loop.
+    let raised = |to| format!("x: f32[4]\n y = pow.Tensor_Scalar(x, {to}) f32[4]\n return y");
+    assert!(!both(&raised("2.0"), &raised("3.0"), Relation::SameCost).0);
     // A copy takes time, whatever it copies.
     let copied = "x: f32[4]\n n = neg.default(x) f32[4]\n c = clone.default(n, 0) f32[4]\n return c";
     let plain = "x: f32[4]\n n = neg.default(x) f32[4]\n return n";

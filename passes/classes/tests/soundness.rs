@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use rk_classes::{Arg, Call, Node, Operator, Relation, Role, Source, StepBuilder, Ty, compare};
+use rk_classes::{Arg, Call, Node, Operator, Relation, Role, Scope, Source, StepBuilder, Ty, compare};
 use rk_plan::{NodeId, ValueId};
 
 /// One line of a program: an operator and what picks its operands.
@@ -183,7 +183,7 @@ proptest! {
         programs.iter().enumerate().for_each(|(at, lines)| program(at, lines, &mut builder));
         let step = builder.finish();
         let groups: Vec<Vec<NodeId>> = (0..programs.len()).map(|at| vec![NodeId::from_index(at)]).collect();
-        let found = compare(&step, &groups, Relation::SameBits);
+        let found = compare(&step, &groups, Relation::SameBits, Scope::Block);
         let mut first: BTreeMap<_, usize> = BTreeMap::new();
         let mut spelled_otherwise = 0;
         for (at, group) in found.iter().enumerate() {
@@ -236,7 +236,7 @@ proptest! {
             outputs.into_iter().for_each(|value| builder.returned(value, Role::Output));
         }
         let groups: Vec<Vec<NodeId>> = (0..3).map(|at| vec![NodeId::from_index(at)]).collect();
-        let found = compare(&builder.finish(), &groups, Relation::SameBits);
+        let found = compare(&builder.finish(), &groups, Relation::SameBits, Scope::Block);
         prop_assert_eq!(found[0].class, found[1].class);
         prop_assert_ne!(found[0].class, found[2].class);
     }

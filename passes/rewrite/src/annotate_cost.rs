@@ -12,18 +12,22 @@
 //! what calls were measured to need, and results that stay inside. Calls that the importer did not measure are given
 //! a roofline time ([`roofline`]), and the module then says so in `rk.cost_model`.
 //!
+//! Nodes that `--rk-anonymize` found to cost the same get one cost: the mean of their times, so that the step's total stays what it
+//! is, and the largest of their workspaces, so that a budget is kept wherever a plan is broadcast. A remark says how far
+//! they were apart: not at all when `rk-import` measured one call per class, and by noise when it measured every call.
+//!
 //! # Contract
 //! Needs `simplified` or `blocks`, establishes `costed`: every node has a `cost`.
 //!
 //! # Not here
 //! Measuring: that needs a device (`rk-import --measure`).
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use rk_dialect::diagnostic::Failure;
-use rk_dialect::ops::{self, AtenOp, NodeOp};
+use rk_dialect::diagnostic::{Failure, Remark, RemarkKind};
+use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Attr, Cost, Stage, Tensor, Value};
+use rk_dialect::{Attr, Cost, Op, Stage, Tensor, Value};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -43,12 +47,17 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     }
     let alignment = crate::alignment(module);
     let mut estimated = false;
+    let mut given: HashSet<&str> = HashSet::new();
     for node in ops::nodes(module) {
         if node.cost().is_none() {
             let (cost, guessed) = node_cost(node, alignment);
             estimated |= guessed;
             node.op().set("cost", cost.attr(cx.context()));
+            given.insert(node.symbol());
         }
+    }
+    for step in &steps {
+        even_out(*step, module, &given);
     }
     if estimated || module.get("rk.cost_model").is_none() {
         module.set(
@@ -58,6 +67,45 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     }
     steps.into_iter().for_each(|step| step.set_stage(Stage::Costed));
     Ok(())
+}
+
+/// One cost for the nodes of a class, among those that were `given` theirs here.
+fn even_out<'c>(step: StepOp<'c>, module: Op<'c>, given: &HashSet<&str>) {
+    let nodes = ops::nodes_by_symbol(module);
+    let runs = step.body().ops().into_iter().filter_map(RunOp::of).filter(|run| given.contains(run.symbol()));
+    let mut classes: BTreeMap<i64, Vec<NodeOp<'c>>> = BTreeMap::new();
+    for (_, node) in runs.filter_map(|run| nodes.get(run.symbol())) {
+        if let Some(class) = node.op().get("rk.node_class").and_then(Attr::as_i64) {
+            classes.entry(class).or_default().push(*node);
+        }
+    }
+    let (mut moved, mut total) = (0u64, 0u64);
+    for members in classes.values() {
+        let costs: Vec<Cost> = members.iter().filter_map(|node| node.cost()).collect();
+        let sum: u64 = costs.iter().map(|cost| cost.time).sum();
+        let mean = Cost {
+            time: sum / (costs.len() as u64).max(1),
+            workspace: costs.iter().map(|cost| cost.workspace).max().unwrap_or(0),
+        };
+        moved += costs.iter().map(|cost| cost.time.abs_diff(mean.time)).sum::<u64>();
+        total += sum;
+        members.iter().for_each(|node| node.op().set("cost", mean.attr(step.op().context())));
+    }
+    if classes.is_empty() {
+        return;
+    }
+    let percent = 100.0 * moved as f64 / total.max(1) as f64;
+    Remark {
+        kind: RemarkKind::Analysis,
+        category: "annotate-cost",
+        name: "classes",
+        message: &format!(
+            "one cost for each of {} classes of nodes, {percent:.1}% of the time from the costs of single nodes",
+            classes.len()
+        ),
+        metrics: &[("node_classes", classes.len().to_string()), ("moved_percent", format!("{percent:.3}"))],
+    }
+    .report(step.op().location());
 }
 
 /// The cost of a node from the calls in its body, and whether any of it is an estimate.

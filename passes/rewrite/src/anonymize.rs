@@ -22,7 +22,8 @@
 //! function's `rk.blocks`, and `rk.node_class`. The attributes say what is equal and change nothing else.
 //!
 //! # Not here
-//! The use of classes: measuring, planning and generating code once per class.
+//! The use of classes: `rk-import --measure` times one call per class of equal calls, `--rk-annotate-cost` gives the nodes of a
+//! class one cost, and the solver `classes` plans a block once per class.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -104,6 +105,7 @@ fn report(step: StepOp<'_>, found: &Blocks) {
             ("classes_by_text", count(|block| block.spelling)),
             ("forward_classes", count(|block| block.forward_class)),
             ("forward_classes_by_text", count(|block| block.forward_spelling)),
+            ("cost_classes", count(|block| block.cost_class)),
             ("nodes", found.node_classes.len().to_string()),
             ("node_classes", found.node_class_count().to_string()),
             ("saturated", (found.bits.saturated && found.cost.saturated).to_string()),
