@@ -100,7 +100,7 @@ fn chained_starts(task: &mut Task) -> Vec<Best> {
     starts
 }
 
-fn first_attempt(task: &mut Task) {
+pub(crate) fn first_attempt(task: &mut Task) {
     let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let found = first_plan::greedy(&task.model, &base, task.budget, task.request.seed, TRIES, &task.clock);
     if let Some(best) = found {

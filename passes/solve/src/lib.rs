@@ -19,6 +19,7 @@ pub mod blocks;
 pub mod bounds;
 pub mod chain;
 pub mod checkmate;
+mod classes;
 mod clean;
 mod clock;
 pub mod closure;
@@ -80,6 +81,7 @@ fn solve_task(task: &mut Task) {
         Solver::Ilp => stage_ilp::stage_ilp(task),
         Solver::Rotor => rotor::rotor(task),
         Solver::Rockmate => rockmate::rockmate(task),
+        Solver::Classes => classes::classes(task),
         Solver::Dtr => dtr::portfolio(task),
         Solver::Checkmate => checkmate::checkmate(task),
         _ => auto::portfolio(task),

@@ -20,6 +20,8 @@ pub enum Solver {
     Checkmate,
     /// Options per block, combined along the chain.
     Rockmate,
+    /// Options per class of equal blocks, combined along the chain and refined.
+    Classes,
     /// The persistent dynamic program on chains.
     Rotor,
     /// Eviction heuristics of dynamic tensor rematerialization, replayed at planning time.
@@ -32,7 +34,7 @@ pub enum Solver {
 
 impl Solver {
     /// All solvers, `auto` first.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Auto,
         Self::Greedy,
         Self::Local,
@@ -40,6 +42,7 @@ impl Solver {
         Self::Ilp,
         Self::Checkmate,
         Self::Rockmate,
+        Self::Classes,
         Self::Rotor,
         Self::Dtr,
         Self::KeepAll,
@@ -69,6 +72,7 @@ impl Solver {
                 ("checkmate", "R/S/U/FREE MILP, exact in the given order, up to about 60 nodes")
             }
             Self::Rockmate => ("rockmate", "options per block, combined along the chain"),
+            Self::Classes => ("classes", "rockmate once per class of equal blocks, then refined"),
             Self::Rotor => ("rotor", "persistent dynamic program on chains"),
             Self::Dtr => ("dtr", "portfolio of eviction heuristics"),
             Self::KeepAll => ("keep-all", "nothing runs twice"),
