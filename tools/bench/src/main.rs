@@ -4,6 +4,7 @@
 //! between two markers of a document. Numbers that are compared with each other are taken in one run.
 //! Not here: pass or solver code. What a number means is defined by the tool that prints it.
 
+mod classes;
 mod models;
 mod ratios;
 mod report;
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// Experiments on real models; each writes one table of docs/benchmarks.md.
+/// Experiments on real models; each writes tables of docs/benchmarks*.md.
 #[derive(Parser)]
 #[command(
     version,
@@ -30,6 +31,8 @@ enum Experiment {
     Models(models::Options),
     /// Cost of importing, of the passes and of running, as ratios to eager PyTorch.
     Ratios(ratios::Options),
+    /// Equal blocks: counts, measuring and planning per class, and what finding them costs.
+    Classes(classes::Options),
 }
 
 /// What all experiments share.
@@ -47,5 +50,6 @@ fn main() -> anyhow::Result<()> {
     match Cli::parse().experiment {
         Experiment::Models(options) => models::run(&options),
         Experiment::Ratios(options) => ratios::run(&options),
+        Experiment::Classes(options) => classes::run(&options),
     }
 }
