@@ -58,6 +58,15 @@ class Emitter:
         make = functools.partial(fx._lazy_graph_module._make_graph_module, self.step.gm)
         return make(self.forward), make(self.backward) if self.backward is not None else None
 
+    def first_activation(self) -> int | None:
+        """Which result of forward shows, as long as it lives, that backward has not run; None if nothing is
+        saved.
+        """
+        for place, instance in enumerate(self.carried):
+            if instance.op == "call_function":
+                return len(self.handed_out) + place
+        return None
+
     def _input(self, node: fx.Node) -> None:
         self.now[node] = self._copy(node, "placeholder", node.target, (), {})
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 
 from rk import _rk, cache, costs
+from rk import device as devices
 from rk.errors import BudgetError
-from rk.graph_text import Step
+from rk.graph_text import TANGENTS, Cost, Step
 from rk.options import Options
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,6 @@ class Schedule:
     lower_bound: int
     status: str
     solver: str
-    from_cache: bool = False
 
     @property
     def overhead(self) -> float:
@@ -45,54 +45,69 @@ class Schedule:
         return 100 * (self.time - self.base_time) / max(self.base_time, 1)
 
 
-def plan(step: Step, options: Options, device: torch.device, budget: str) -> Schedule:
-    """Plans a step within a budget; raises BudgetError when nothing fits and the options do not say
-    otherwise.
-    """
-    start = time.perf_counter()
-    alignment = 512 if device.type == "cuda" else 64
-    importer = f"rk {_rk.version()} torch {torch.__version__}"
-    bare = step.text({}, str(device), alignment, importer)
-    folder = options.cache_folder()
-    asked = f"{budget} {options.scope} {options.solver} {options.time_limit} {options.on_infeasible}"
-    name = f"plan-{cache.key_of(bare, asked, costs.versions(device))}"
-    known = cache.read(folder, name) if options.dump_dir is None else None
-    if known is not None:
-        schedule = _schedule(known, from_cache=True)
-    else:
-        text = step.text(costs.of(step.calls, device, folder), str(device), alignment, importer)
+class Problem:
+    """A step, ready to be planned for any budget."""
+
+    def __init__(self, step: Step, options: Options, device: torch.device) -> None:
+        """Costs are looked up when a plan is needed that is not on disk."""
+        self.step, self.options, self.device = step, options, device
+        self._importer = f"rk {_rk.version()} torch {torch.__version__}"
+        self._bare = self._text({}, 0)
+
+    def _text(self, known: dict[str, Cost], inside: int) -> str:
+        known = {**known, TANGENTS: Cost(0, inside)}
+        return self.step.text(known, str(self.device), devices.alignment(self.device), self._importer)
+
+    def base_peak(self, inside: int) -> int:
+        """The peak of the step without recomputation, in bytes, when the caller needs ``inside`` at its
+        middle.
+        """
+        return self._answer("100%", inside, "keep-all")["base_peak"]
+
+    def plan(self, budget: str, inside: int) -> Schedule:
+        """Plans; raises BudgetError when nothing fits and the options do not say otherwise."""
+        start = time.perf_counter()
+        schedule = _schedule(self._answer(budget, inside, self.options.solver))
+        log.info(
+            "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
+            schedule.peak,
+            schedule.budget,
+            schedule.base_peak,
+            schedule.overhead,
+            schedule.status,
+            schedule.solver,
+            time.perf_counter() - start,
+        )
+        return schedule
+
+    def _answer(self, budget: str, inside: int, solver: str) -> dict:
+        options, folder = self.options, self.options.cache_folder()
+        asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
+        name = f"plan-{cache.key_of(self._bare, asked, costs.versions(self.device))}"
+        known = cache.read(folder, name) if options.dump_dir is None else None
+        if known is not None:
+            return known
+        text = self._text(costs.of(self.step.calls, self.device, folder), inside)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, {"raw": text})
-        answer = _planned(text, options, budget)
+        answer = _planned(text, options, budget, solver)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, answer.pop("stages", {}))
         cache.write(folder, name, answer)
-        schedule = _schedule(answer, from_cache=False)
-    log.info(
-        "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
-        schedule.peak,
-        schedule.budget,
-        schedule.base_peak,
-        schedule.overhead,
-        schedule.status,
-        "cache" if schedule.from_cache else schedule.solver,
-        time.perf_counter() - start,
-    )
-    return schedule
+        return answer
 
 
-def _schedule(answer: dict, from_cache: bool) -> Schedule:
-    names = {field.name for field in dataclasses.fields(Schedule)}
-    return Schedule(**{name: answer[name] for name in names & answer.keys()}, from_cache=from_cache)
+def _schedule(answer: dict) -> Schedule:
+    return Schedule(**{field.name: answer[field.name] for field in dataclasses.fields(Schedule)})
 
 
-def _planned(text: str, options: Options, budget: str) -> dict:
+def _planned(text: str, options: Options, budget: str, solver: str) -> dict:
     def ask(budget: str) -> dict:
         answer = _rk.rematerialize(
             text,
             budget=budget,
             scope=options.scope,
-            solver=options.solver,
+            solver=solver,
             time_limit=f"{options.time_limit}s",
             stages=options.dump_dir is not None,
         )

@@ -1,7 +1,8 @@
-"""The backend of ``torch.compile``: a thin hook between AOTAutograd and the planner.
+"""The backend of ``torch.compile``: a thin hook between Dynamo, AOTAutograd and the planner.
 
 PyTorch finds :func:`rk` through the entry point group ``torch_dynamo_backends``; nothing needs to be
-imported.
+imported. A graph with symbolic sizes is compiled once for every set of sizes that it meets, because a plan
+is a promise for known sizes.
 """
 
 from __future__ import annotations
@@ -11,9 +12,15 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.debugging import boxed_nop
 
+from rk import device as devices
+from rk import emit, joint, nesting, normalize
 from rk.errors import OptionError
+from rk.graph_text import Step
 from rk.options import Options
+from rk.schedule import Problem, Schedule
 
 
 def rk(
@@ -24,29 +31,75 @@ def rk(
     mode: str | None = None,
 ) -> Callable[..., Any]:
     """Compiles one graph of Dynamo; called by ``torch.compile``."""
-    from torch._dynamo.backends.common import aot_autograd
-    from torch._dynamo.backends.debugging import boxed_nop
-
     if mode is not None and mode != "default":
         raise OptionError(f"rk has no modes (mode={mode!r}); say options={{'budget': '2GiB'}}")
-    compiler = Compiler(Options.parse(options))
-    return aot_autograd(
-        fw_compiler=boxed_nop,
-        bw_compiler=boxed_nop,
-        inference_compiler=boxed_nop,
-        partition_fn=compiler.partition,
-        keep_inference_input_mutations=True,
-    )(gm, example_inputs)
+    checked = Options.parse(options)
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    if any(isinstance(one, torch.SymInt) or _is_symbolic(one) for one in example_inputs):
+        return BySizes(gm, checked, id(options), reason, example_inputs)
+    compiled = Compiled(gm, checked, id(options), reason)
+    compiled.compile(example_inputs)
+    return compiled
 
 
-class Compiler:
-    """What AOTAutograd calls for one graph."""
+def _is_symbolic(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
 
-    def __init__(self, options: Options) -> None:
-        """Keeps the options."""
-        self.options = options
 
-    def partition(
+class BySizes:
+    """A graph with symbolic sizes: one compiled graph for each set of sizes."""
+
+    def __init__(
+        self, gm: fx.GraphModule, options: Options, options_id: int, reason: Any, inputs: Sequence[Any]
+    ) -> None:
+        """Compiles nothing yet: the sizes are known when the graph is called."""
+        self.make = lambda: Compiled(gm, options, options_id, reason)
+        self.by_sizes: dict[tuple[Any, ...], Compiled] = {}
+        self.symbolic = [index for index, one in enumerate(inputs) if _is_symbolic(one)]
+        self.numbers = [index for index, one in enumerate(inputs) if not isinstance(one, torch.Tensor)]
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the graph that was compiled for these sizes."""
+        key = (
+            torch.is_grad_enabled(),
+            *(args[i] for i in self.numbers),
+            *(args[i].shape for i in self.symbolic),
+        )
+        compiled = self.by_sizes.get(key)
+        if compiled is None:
+            compiled = self.by_sizes[key] = self.make()
+            compiled.compile(args)
+        return compiled(*args)
+
+
+class Compiled:
+    """One graph of Dynamo with static sizes, compiled; planned again when its budget changes."""
+
+    def __init__(self, gm: fx.GraphModule, options: Options, options_id: int, reason: Any) -> None:
+        """``options_id`` is the identity of the options: the graphs of one ``torch.compile`` share it."""
+        self.gm, self.options = gm, options
+        self.graph = nesting.Graph(options_id, reason)
+        self.schedule: Schedule | None = None
+        """The plan; None for a graph without a backward pass."""
+        self._run: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the graph."""
+        if self.graph.stale:
+            self.compile(args)
+        return self._run(*args)
+
+    def compile(self, inputs: Sequence[Any]) -> None:
+        """Lets AOTAutograd trace the graph, and plans it."""
+        self._run = aot_autograd(
+            fw_compiler=self._forward,
+            bw_compiler=boxed_nop,
+            inference_compiler=boxed_nop,
+            partition_fn=self._partition,
+            keep_inference_input_mutations=True,
+        )(self.gm, list(inputs))
+
+    def _partition(
         self,
         gm: fx.GraphModule,
         _inputs: Any,
@@ -56,21 +109,26 @@ class Compiler:
         **_: Any,
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
-        from rk import emit, normalize, schedule
-        from rk.graph_text import Step
-
         normalize.normalize(gm.graph)
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or ())
-        device = device_of(step)
-        planned = schedule.plan(step, self.options, device, self.options.budget)
-        return emit.Emitter(step, planned.runs).modules()
+        tensors = [joint.tensor_of(node) for node in step.placeholders]
+        device = devices.of(tensor for tensor in tensors if tensor is not None)
+        budget = self.options.budget
+        if budget == "auto":
+            budget = str(devices.bytes_left(device))
+        self.schedule = nesting.plan(self.graph, Problem(step, self.options, device), budget)
+        emitter = emit.Emitter(step, self.schedule.runs)
+        self._saved = emitter.first_activation()
+        return emitter.modules()
 
+    def _forward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The forward graph, which notes what it leaves behind for backward."""
+        run, graph, place = boxed_nop(gm, inputs), self.graph, self._saved
 
-def device_of(step: Any) -> torch.device:
-    """The device that the step runs on."""
-    from rk import joint
+        def forward(args: list[Any]) -> Any:
+            results = run(args)
+            graph.ran_forward(None if place is None else results[place])
+            return results
 
-    tensors = [joint.tensor_of(node) for node in step.placeholders]
-    devices = {tensor.device for tensor in tensors if tensor is not None}
-    others = {device for device in devices if device.type != "cpu"}
-    return next(iter(others)) if others else torch.device("cpu")
+        forward._boxed_call = True
+        return forward

@@ -1,0 +1,52 @@
+"""What is known of a device: its alignment, the memory that it has left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from rk.errors import CompileError
+
+SUPPORTED = ("cpu", "cuda")
+
+
+def of(tensors: Iterable[torch.Tensor]) -> torch.device:
+    """The device of a step: the one that is no CPU, if there is one. CompileError for several, or an
+    unknown one.
+    """
+    devices = {tensor.device for tensor in tensors}
+    others = sorted({device for device in devices if device.type != "cpu"}, key=str)
+    if len(others) > 1:
+        raise CompileError(f"rk plans one device, and the step is on {', '.join(map(str, others))}")
+    device = others[0] if others else torch.device("cpu")
+    if device.type not in SUPPORTED:
+        raise CompileError(
+            f"rk does not know the memory of device '{device}'; it supports {' and '.join(SUPPORTED)}"
+        )
+    return device
+
+
+def alignment(device: torch.device) -> int:
+    """To how many bytes PyTorch's allocator rounds up."""
+    return 512 if device.type == "cuda" else 64
+
+
+def bytes_left(device: torch.device) -> int:
+    """What can still be allocated now, in bytes."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    left = [_meminfo("MemAvailable")]
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
+        left.append(int(text) - int(used.read_text()))
+    return max(min(left), 0)
+
+
+def _meminfo(field: str) -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise CompileError(f"/proc/meminfo has no {field}")
