@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk import joint, random_state
+from rk import joint, random_state, spelling
 from rk.graph_text import Step
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
@@ -88,7 +88,7 @@ class Emitter:
         if second and target is BATCH_NORM:
             args = (*args[:3], None, None, *args[5:])
         args, kwargs = map_arg(args, self._value), map_arg(node.kwargs, self._value)
-        if runs_again and joint.is_random(node):
+        if runs_again and spelling.operator(node.target).is_random:
             device = next(one.device for one in joint.results_of(node) if one is not None)
             if second:
                 args = (self._here(self.states[node]), device, target, *args)

@@ -11,55 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
-from rk import joint
-from rk.errors import CompileError
+from rk import joint, spelling
 
 TANGENTS = "rk.tangents.default"
-ELEMENTS = {
-    torch.float64: "f64",
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.int64: "i64",
-    torch.int32: "i32",
-    torch.int16: "i16",
-    torch.int8: "i8",
-    torch.uint8: "ui8",
-    torch.bool: "i1",
-    torch.complex64: "complex<f32>",
-    torch.complex128: "complex<f64>",
-}
-STANDS_FOR = {1: "ui8", 2: "i16", 4: "i32", 8: "i64", 16: "complex<f64>"}
-"""Types that the dialect does not have (8-bit floats, unsigned words) stand there as others of the same
-size.
-"""
-SCALAR_TYPES = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.float32: 6,
-    torch.float64: 7,
-    torch.complex64: 9,
-    torch.complex128: 10,
-    torch.bool: 11,
-    torch.bfloat16: 15,
-}
-MEMORY_FORMATS = {
-    torch.contiguous_format: 0,
-    torch.preserve_format: 1,
-    torch.channels_last: 2,
-    torch.channels_last_3d: 3,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,78 +37,34 @@ class Call:
 
     node: fx.Node | None
     """The node of the graph; None for ``rk.tangents``."""
-    head: str
-    tail: str
-    signature: str
-    """The call without names: calls of one signature cost the same."""
+    name: str
+    arguments: list[str]
+    types: list[str]
+    """The types of the operands, in the order in which they stand among the arguments."""
+    made: list[str]
+    """The types of the results."""
+    clauses: str
     is_view: bool
+    line: int
 
-    def line(self, cost: Cost | None) -> str:
+    @functools.cached_property
+    def signature(self) -> str:
+        """The call without names: calls of one signature cost the same."""
+        types = iter(self.types)
+        anonymous = re.sub(r"%[^], ]+", lambda _: next(types), ", ".join(self.arguments))
+        return f"{self.name}({anonymous}) -> {spelling.types(self.made)}"
+
+    def text(self, cost: Cost | None) -> str:
         """The line, with the cost if it is known."""
+        label = "tangents" if self.node is None else self.node.name
+        label = label if len(self.made) == 1 else f"{label}:{len(self.made)}"
+        path = joint.module_path(self.node) if self.node is not None else ""
         known = "" if cost is None else f" cost <{cost.nanoseconds} ns, workspace {cost.workspace} B>"
-        return f"  {self.head}{known}{self.tail}"
-
-
-@functools.lru_cache(maxsize=65536)
-def _type(dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...], storage: int | None) -> str:
-    element = ELEMENTS.get(dtype) or STANDS_FOR[dtype.itemsize]
-    extents = "".join(f"{size}x" for size in shape)
-    row_major, step = [], 1
-    for size in reversed(shape):
-        row_major.append(step)
-        step *= max(size, 1)
-    plain = strides == tuple(reversed(row_major))
-    span = 0 if 0 in shape else 1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    longer = storage is not None and storage > span * dtype.itemsize
-    if plain and not longer:
-        return f"tensor<{extents}{element}>"
-    more = f", storage {storage}" if longer else ""
-    return f"tensor<{extents}{element}, #rk.strided<[{', '.join(map(str, strides))}]{more}>>"
-
-
-def type_of(tensor: torch.Tensor | None, *, owner: bool = False) -> str:
-    """The type of a tensor; with ``owner``, the length of its storage too."""
-    if tensor is None:
-        return "none"
-    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    if not all(type(size) is int for size in (*shape, *strides)):
-        raise CompileError(f"a tensor has the symbolic shape {shape}; rk plans steps of known shapes")
-    return _type(tensor.dtype, shape, strides, tensor.untyped_storage().nbytes() if owner else None)
-
-
-@functools.lru_cache(maxsize=4096)
-def _schema(target: Any) -> tuple[str, tuple[tuple[str, Any], ...], frozenset[str]]:
-    """Name, arguments with their defaults, and the overwritten arguments of an operator."""
-    schema = getattr(target, "_schema", None)
-    if schema is None:
         return (
-            f"{getattr(target, 'namespace', 'python')}.{getattr(target, '__name__', target)}.default",
-            (),
-            frozenset(),
+            f'  %{label} = rk.aten "{self.name}"({", ".join(self.arguments)}){self.clauses}{known}'
+            f" : ({', '.join(self.types)}) -> {spelling.types(self.made)}"
+            f' loc({spelling.quoted(path or "<root>")}("graph":{self.line}:1))'
         )
-    space, name = schema.name.split("::")
-    arguments = tuple((a.name, a.default_value if a.has_default_value() else None) for a in schema.arguments)
-    written = frozenset(a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write)
-    return f"{space}.{name}.{schema.overload_name or 'default'}", arguments, written
-
-
-def quoted(text: str) -> str:
-    """A string as MLIR spells it."""
-    plain = [
-        c if 32 <= ord(c) < 127 and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
-        for c in text
-    ]
-    return f'"{"".join(plain)}"'
-
-
-def _float(value: float) -> str:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "minus_inf"
-    text = repr(value)
-    mantissa, e, exponent = text.partition("e")
-    return f"{mantissa}.0e{exponent}" if e and "." not in mantissa else text
 
 
 class Step:
@@ -200,8 +117,8 @@ class Step:
 
     def _argument(self, node: fx.Node, role: str, name: str, tensor: torch.Tensor | None) -> None:
         trained = ", rk.trainable" if role == "parameter" else ""
-        attributes = f'{{rk.role = "{role}", rk.name = {quoted(name)}{trained}}}'
-        self._define(node, f"%{node.name}", type_of(tensor, owner=True))
+        attributes = f'{{rk.role = "{role}", rk.name = {spelling.quoted(name)}{trained}}}'
+        self._define(node, f"%{node.name}", spelling.type_of(tensor, owner=True))
         self.arguments.append(f"%{node.name}: {self._types[node]} {attributes}")
 
     def _define(self, node: fx.Node, name: str, spelled: str) -> None:
@@ -224,52 +141,33 @@ class Step:
             self._call(node)
 
     def _call(self, node: fx.Node) -> None:
-        name, schema, written = _schema(node.target)
+        about = spelling.operator(node.target)
         operands: list[fx.Node] = []
         writes: list[int] = []
-        spelled: list[str] = []
-        anonymous: list[str] = []
-        given = dict(zip((argument for argument, _ in schema), node.args, strict=False)) if schema else {}
-        rest = node.args[len(schema) :] if schema else node.args
-        given.update(node.kwargs)
-        values = [(argument, given.get(argument, default)) for argument, default in schema]
-        values += [("", value) for value in rest]
-        values += [("", value) for key, value in node.kwargs.items() if not any(key == a for a, _ in schema)]
-        for argument, value in values:
+        arguments: list[str] = []
+        for name, value in _in_schema_order(about, node):
             before = len(operands)
-            spelled.append(self._argument_text(value, operands))
-            if argument in written:
+            arguments.append(self._spelled(value, operands))
+            if name in about.written:
                 writes.extend(range(before, len(operands)))
         types = [self._types[operand] for operand in operands]
-        remaining = iter(types)
-        anonymous = [text if "%" not in text else _without_names(text, remaining) for text in spelled]
         results = joint.results_of(node)
         aliases = self._aliases(results, operands, writes)
-        if _is_effect(node):
+        if about.is_effect:
             # A change of the world: it happens once, and in its place.
-            spelled.append("%outside")
+            arguments.append("%outside")
             writes.append(len(types))
             types.append("tensor<0xi8>")
         clauses = f" writes({', '.join(map(str, writes))})" if writes else ""
-        if any(base >= 0 for base in aliases):
+        shared = [base for base in aliases if base >= 0]
+        if shared:
             clauses += f" aliases({', '.join(map(str, aliases))})"
-        clauses += " random" if joint.is_random(node) else ""
-        late = " backward" if joint.is_backward(node) else ""
-        made = [type_of(one, owner=base < 0) for one, base in zip(results, aliases, strict=True)]
-        label = f"%{node.name}" if len(results) == 1 else f"%{node.name}:{len(results)}"
+        clauses += " random" if about.is_random else ""
+        clauses += " backward" if joint.is_backward(node) else ""
+        made = [spelling.type_of(one, owner=base < 0) for one, base in zip(results, aliases, strict=True)]
+        is_view = len(shared) == len(results) > 0 and not writes and not about.is_random
         line = len(self.calls) + 1
-        self.calls.append(
-            Call(
-                node,
-                f"{label} = rk.aten {quoted(name)}({', '.join(spelled)}){clauses}{late}",
-                f" : ({', '.join(types)}) -> {_types(made)} {_location(node, line)}",
-                f"{name}({', '.join(anonymous)}) -> {_types(made)}",
-                bool(results)
-                and all(base >= 0 for base in aliases)
-                and not writes
-                and not joint.is_random(node),
-            )
-        )
+        self.calls.append(Call(node, about.name, arguments, types, made, clauses, is_view, line))
         if joint.has_results(node):
             self._made[node] = made
         elif results[0] is not None:
@@ -282,44 +180,23 @@ class Step:
         storages.update({joint.storage_of(joint.tensor_of(operands[index])): index for index in writes})
         return [-1 if one is None else storages.get(joint.storage_of(one), -1) for one in results]
 
-    def _argument_text(self, value: Any, operands: list[fx.Node]) -> str:
+    def _spelled(self, value: Any, operands: list[fx.Node]) -> str:
         if isinstance(value, fx.Node):
             if value in self._names:
                 operands.append(value)
                 return self._names[value]
-            value = value.meta.get("val") if value.op != "get_attr" else str(value.target)
-        if value is None:
-            return "none"
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if isinstance(value, int):
-            return str(value)
-        if isinstance(value, float):
-            return _float(value)
+            return spelling.constant(value.meta.get("val") if value.op != "get_attr" else value.target)
         if isinstance(value, (list, tuple)):
-            return f"[{', '.join(self._argument_text(one, operands) for one in value)}]"
-        if isinstance(value, torch.dtype):
-            return str(SCALAR_TYPES.get(value, -1))
-        if isinstance(value, torch.memory_format):
-            return str(MEMORY_FORMATS[value])
-        if isinstance(value, torch.layout):
-            return "0" if value is torch.strided else quoted(str(value))
-        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise CompileError(f"an operator takes the symbolic size {value}; rk plans steps of known shapes")
-        return quoted(str(value))
+            return f"[{', '.join([self._spelled(one, operands) for one in value])}]"
+        return spelling.constant(value)
 
     def _hand_over(self) -> None:
-        given = list(
-            dict.fromkeys(node for node in self.outputs if isinstance(node, fx.Node) and node in self._names)
-        )
+        given = [node for node in dict.fromkeys(self.outputs) if node in self._names]
+        arguments = ["%outside", *(self._names[node] for node in given)]
         types = ["tensor<0xi8>", *(self._types[node] for node in given)]
-        made = [type_of(joint.tensor_of(node), owner=True) for node in self.tangents]
-        label = "%tangents" if len(made) == 1 else f"%tangents:{len(made)}"
-        operands = ", ".join(["%outside", *(self._names[node] for node in given)])
+        made = [spelling.type_of(joint.tensor_of(node), owner=True) for node in self.tangents]
         self.boundary = len(self.calls) + 1
-        head = f'{label} = rk.aten "{TANGENTS}"({operands}) writes(0)'
-        tail = f' : ({", ".join(types)}) -> {_types(made)} loc("<root>"("graph":{self.boundary}:1))'
-        self.calls.append(Call(None, head, tail, TANGENTS, False))
+        self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, self.boundary))
         for index, node in enumerate(self.tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
 
@@ -330,7 +207,7 @@ class Step:
         def give_back(node: Any, role: str, name: str) -> None:
             if isinstance(node, fx.Node) and node in self._names:
                 values.append(self._names[node])
-                types.append(f'{self._types[node]} {{rk.role = "{role}", rk.name = {quoted(name)}}}')
+                types.append(f'{self._types[node]} {{rk.role = "{role}", rk.name = {spelling.quoted(name)}}}')
 
         for index, node in enumerate(self.outputs):
             give_back(node, "output", str(index))
@@ -341,11 +218,11 @@ class Step:
             role = "gradient" if source in self.static else "output"
             give_back(node, role, str(source.target) if source is not None else f"gradient {index}")
         lines = [
-            f"module attributes {{rk.device = {quoted(device)}, rk.alignment = {alignment} : i64, "
-            f"rk.importer = {quoted(importer)}}} {{",
+            f"module attributes {{rk.device = {spelling.quoted(device)}, rk.alignment = {alignment} : i64, "
+            f"rk.importer = {spelling.quoted(importer)}}} {{",
             f"func.func @step({', '.join(self.arguments)})",
             f"    -> ({', '.join(types)}) attributes {{rk.stage = #rk.stage<raw>}} {{",
-            *(call.line(costs.get(call.signature)) for call in self.calls),
+            *(call.text(costs.get(call.signature) if costs else None) for call in self.calls),
             f"  return {', '.join(values)} : {', '.join(t.rpartition(' {rk.role')[0] for t in types)}",
             "}",
             "}",
@@ -353,25 +230,16 @@ class Step:
         return "\n".join(lines) + "\n"
 
 
+def _in_schema_order(about: spelling.Operator, node: fx.Node) -> list[tuple[str, Any]]:
+    """The arguments of a call with their names, defaults filled in."""
+    if not about.arguments:
+        return [("", value) for value in (*node.args, *node.kwargs.values())]
+    given = len(node.args)
+    positional = [(name, value) for (name, _), value in zip(about.arguments, node.args, strict=False)]
+    return positional + [(name, node.kwargs.get(name, default)) for name, default in about.arguments[given:]]
+
+
 def _is_effect(node: fx.Node) -> bool:
-    """Whether a call is made for something besides its results: an assertion, a collective."""
-    if node.op != "call_function" or joint.is_getitem(node):
-        return False
-    schema = getattr(node.target, "_schema", None)
-    silent = schema is not None and not schema.returns and not schema.is_mutable
-    return silent or getattr(node.target, "namespace", "") in ("_c10d_functional", "c10d_functional")
-
-
-def _without_names(text: str, types: Any) -> str:
-    """Names of values replaced by their types, in order."""
-    words = text.strip("[]").split(", ")
-    inner = ", ".join(next(types) if word.startswith("%") else word for word in words)
-    return f"[{inner}]" if text.startswith("[") else inner
-
-
-def _types(types: list[str]) -> str:
-    return types[0] if len(types) == 1 else f"({', '.join(types)})"
-
-
-def _location(node: fx.Node, line: int) -> str:
-    return f'loc({quoted(joint.module_path(node) or "<root>")}("graph":{line}:1))'
+    return (
+        node.op == "call_function" and not joint.is_getitem(node) and spelling.operator(node.target).is_effect
+    )

@@ -66,21 +66,6 @@ def is_backward(node: fx.Node) -> bool:
     return node.meta.get("partitioner_tag") in ("is_backward", "must_be_in_backward")
 
 
-def is_random(node: fx.Node) -> bool:
-    """Whether the operator draws from the default generator."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-
-
-def mutated(node: fx.Node) -> list[str]:
-    """The names of the schema arguments that the operator overwrites."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
-        return []
-    return [
-        argument.name for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write
-    ]
-
-
 _PATH: dict[str, str] = {}
 
 

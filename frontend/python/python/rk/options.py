@@ -40,8 +40,10 @@ class Options:
     """
     solver: str = "auto"
     """Who plans; ``rk.solvers()`` lists them."""
-    time_limit: float = 10.0
-    """Seconds after which the best plan counts."""
+    time_limit: float | None = None
+    """Seconds after which the best plan counts; None is a fraction of a second, more only to find a plan at
+    all.
+    """
     codegen: str = "fx"
     """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order."""
     verify: bool = False
@@ -121,7 +123,9 @@ def _codegen(name: str, value: Any) -> str:
     return checked
 
 
-def _seconds(name: str, value: Any) -> float:
+def _seconds(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
     units = {"": 1.0, "s": 1.0, "ms": 0.001, "min": 60.0}
     match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|min|s|)", str(value).strip())
     if isinstance(value, bool) or match is None or float(match[1]) <= 0:
