@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from rk._rk import solvers
-from rk.errors import BudgetError, CompileError, OptionError, RkError
+from rk.errors import BudgetError, CompileError, OptionError, RkError, VerifyError
 
-__all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "compile", "solvers"]
+__all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "VerifyError", "compile", "solvers"]
 
 
 def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False, **options: Any) -> Any:
@@ -25,4 +26,13 @@ def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False,
     from rk.torch_backend import rk
 
     checked = Options.parse(options)
+    recurrent = isinstance(model, torch.nn.Module) and any(
+        isinstance(m, torch.nn.RNNBase) for m in model.modules()
+    )
+    if recurrent and not torch._dynamo.config.allow_rnn:
+        warnings.warn(
+            "rk: Dynamo does not trace recurrent layers, so they are not planned; "
+            "torch._dynamo.config.allow_rnn = True makes it trace them",
+            stacklevel=2,
+        )
     return torch.compile(model, backend=rk, dynamic=dynamic, fullgraph=fullgraph, options=checked.as_dict())

@@ -2,4 +2,8 @@
 
 from rk._rk import BudgetError, CompileError, OptionError, RkError
 
-__all__ = ["BudgetError", "CompileError", "OptionError", "RkError"]
+__all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "VerifyError"]
+
+
+class VerifyError(RkError):
+    """With ``verify=True``: a planned step computed other bits than the step without a plan."""

@@ -83,6 +83,7 @@ class Step:
         cut = len(outputs) if num_fwd_outputs is None else num_fwd_outputs
         self.outputs, self.gradients = outputs[:cut], outputs[cut:]
         self.placeholders = list(gm.graph.find_nodes(op="placeholder"))
+        self._places = {node: place for place, node in enumerate(self.placeholders)}
         self.tangents = [node for node in self.placeholders if joint.is_tangent(node)]
         self.static = {self.placeholders[index] for index in static}
         self._names: dict[fx.Node, str] = {}
@@ -112,7 +113,7 @@ class Step:
                     self._node(node)
 
     def _trained(self, node: fx.Node) -> bool:
-        index = self.placeholders.index(node)
+        index = self._places[node]
         return index < len(self.gradients) and self.gradients[index] is not None
 
     def _argument(self, node: fx.Node, role: str, name: str, tensor: torch.Tensor | None) -> None:
@@ -141,14 +142,14 @@ class Step:
             self._call(node)
 
     def _call(self, node: fx.Node) -> None:
-        about = spelling.operator(node.target)
+        about, written = spelling.operator(node.target), spelling.written(node)
         operands: list[fx.Node] = []
         writes: list[int] = []
         arguments: list[str] = []
         for name, value in _in_schema_order(about, node):
             before = len(operands)
             arguments.append(self._spelled(value, operands))
-            if name in about.written:
+            if name in written:
                 writes.extend(range(before, len(operands)))
         types = [self._types[operand] for operand in operands]
         results = joint.results_of(node)
@@ -199,6 +200,16 @@ class Step:
         self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, self.boundary))
         for index, node in enumerate(self.tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
+
+    def updated(self) -> set[int]:
+        """The indices of the inputs that forward overwrites."""
+        found = set()
+        for call in self.calls[: self.boundary]:
+            if call.node is not None:
+                written = spelling.written(call.node)
+                named = dict(_in_schema_order(spelling.operator(call.node.target), call.node))
+                found.update(self._places[named[name]] for name in written if named[name] in self._places)
+        return found
 
     def text(self, costs: Mapping[str, Cost], device: str, alignment: int, importer: str) -> str:
         """The module, with the costs that are known by signature."""

@@ -24,14 +24,15 @@ def replay(
 ) -> Any:
     """Runs an operator from a saved state, and leaves the generator as it was."""
     now = save(device)
-    _set(device, state)
+    restore(state, device)
     try:
         return operator(*args, **kwargs)
     finally:
-        _set(device, now)
+        restore(now, device)
 
 
-def _set(device: torch.device, state: torch.Tensor) -> None:
+def restore(state: torch.Tensor, device: torch.device) -> None:
+    """Puts the default generator of a device into a saved state."""
     if device.type == "cpu":
         torch.random.default_generator.set_state(state)
     else:

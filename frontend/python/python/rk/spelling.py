@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import torch
+from torch import fx
 
 from rk.errors import CompileError
 
@@ -47,6 +48,10 @@ MEMORY_FORMATS = {
     torch.channels_last: 2,
     torch.channels_last_3d: 3,
 }
+RUNNING_STATISTICS = (torch.ops.aten.native_batch_norm.default, frozenset({"running_mean", "running_var"}), 5)
+"""An operator that overwrites arguments without saying so in its schema, in training (the argument at this
+index).
+"""
 COLLECTIVES = ("_c10d_functional", "c10d_functional")
 
 
@@ -138,6 +143,12 @@ class Operator:
     """It draws from the default generator."""
     is_effect: bool
     """It is called for something besides its results: an assertion, a collective."""
+
+
+def written(call: fx.Node) -> frozenset[str]:
+    """The names of the arguments that a call overwrites."""
+    target, names, training = RUNNING_STATISTICS
+    return names if call.target is target and call.args[training] else operator(call.target).written
 
 
 @functools.lru_cache(maxsize=4096)

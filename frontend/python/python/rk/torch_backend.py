@@ -7,6 +7,7 @@ is a promise for known sizes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
 from rk import device as devices
-from rk import emit, joint, nesting, normalize
+from rk import emit, joint, nesting, normalize, verify
 from rk.errors import OptionError
 from rk.graph_text import Step
 from rk.options import Options
@@ -82,6 +83,8 @@ class Compiled:
         self.schedule: Schedule | None = None
         """The plan; None for a graph without a backward pass."""
         self._run: Callable[..., Any] | None = None
+        self._saved: int | None = None
+        self._verifier: verify.Verifier | None = None
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
@@ -93,7 +96,7 @@ class Compiled:
         """Lets AOTAutograd trace the graph, and plans it."""
         self._run = aot_autograd(
             fw_compiler=self._forward,
-            bw_compiler=boxed_nop,
+            bw_compiler=self._backward,
             inference_compiler=boxed_nop,
             partition_fn=self._partition,
             keep_inference_input_mutations=True,
@@ -119,11 +122,14 @@ class Compiled:
         self.schedule = nesting.plan(self.graph, Problem(step, self.options, device), budget)
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
+        self._verifier = verify.Verifier(step, device) if self.options.verify else None
         return emitter.modules()
 
     def _forward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The forward graph, which notes what it leaves behind for backward."""
         run, graph, place = boxed_nop(gm, inputs), self.graph, self._saved
+        if self._verifier is not None:
+            run = functools.partial(self._verifier.run_forward, run)
 
         def forward(args: list[Any]) -> Any:
             results = run(args)
@@ -132,3 +138,14 @@ class Compiled:
 
         forward._boxed_call = True
         return forward
+
+    def _backward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        run = boxed_nop(gm, inputs)
+        if self._verifier is None:
+            return run
+
+        def backward(args: list[Any]) -> Any:
+            return self._verifier.run_backward(run, args)
+
+        backward._boxed_call = True
+        return backward
