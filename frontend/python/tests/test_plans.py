@@ -130,3 +130,36 @@ def test_verify_finds_a_changed_mask(monkeypatch):
     function = compiled(Chain(lambda: nn.Dropout(0.3), layers=10), budget="60%", verify=True)
     with pytest.raises(rk.VerifyError, match="the gradient of primals"):
         step(function)
+
+
+@pytest.mark.filterwarnings("ignore:rk. the model runs as")
+def test_graphs_inside_one_another_keep_one_budget():
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(Chain(layers=n, width=128) for n in (6, 3, 4))
+
+        def forward(self, x):
+            for layer in self.parts[0].layers:
+                x = torch.nn.functional.gelu(layer(x))
+            torch._dynamo.graph_break()
+            for layer in self.parts[1].layers:
+                x = torch.nn.functional.gelu(layer(x))
+            torch._dynamo.graph_break()
+            return self.parts[2](x)
+
+    def peak(budget):
+        torch._dynamo.reset()
+        model = Broken()
+        function = compiled(model, budget=budget)
+        inputs = (torch.randn(256, 128),)
+        for _ in range(2):
+            function(*inputs).backward()
+            gradients = sum(p.grad.nbytes for p in model.parameters())
+            model.zero_grad()
+        with costs.Allocations() as allocations:
+            function(*inputs).backward()
+        return allocations.peak - gradients
+
+    whole = peak("100%")
+    assert peak(int(0.6 * whole)) <= 0.6 * whole

@@ -50,6 +50,8 @@ class Call:
     @functools.cached_property
     def signature(self) -> str:
         """The call without names: calls of one signature cost the same."""
+        if self.node is None:
+            return TANGENTS
         types = iter(self.types)
         anonymous = re.sub(r"%[^], ]+", lambda _: next(types), ", ".join(self.arguments))
         return f"{self.name}({anonymous}) -> {spelling.types(self.made)}"

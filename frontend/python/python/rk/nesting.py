@@ -12,6 +12,7 @@ a tensor that the outer one saved is still alive.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 import weakref
 from typing import Any
@@ -33,13 +34,21 @@ class Graph:
         self.inside = 0
         """Bytes that the graphs inside of this one need."""
         self.budget = ""
+        self.total = ""
+        """The budget of the whole model, as long as this graph is the outermost."""
         self.stale = False
         """It must be planned again, because another graph was found to run inside of it."""
+        self.joined = False
+        """It was planned as one that runs inside of others."""
+        self.place: int | None = None
+        """Its place in the order in which graphs ran first; None before it has run."""
         self._saved: weakref.ref[torch.Tensor] | None = None
 
     def ran_forward(self, saved: torch.Tensor | None) -> None:
         """Notes what forward has left for backward."""
         self._saved = None if saved is None else weakref.ref(saved)
+        if self.place is None:
+            self.place = next(_PLACES)
 
     @property
     def holds_memory(self) -> bool:
@@ -47,30 +56,42 @@ class Graph:
         return self._saved is not None and self._saved() is not None
 
 
-GRAPHS: list[weakref.ref[Graph]] = []
-"""All graphs that may still run, in the order in which they were compiled."""
+GRAPHS: weakref.WeakSet[Graph] = weakref.WeakSet()
+"""All graphs that may still run."""
+_PLACES = itertools.count()
 
 
 def around(graph: Graph) -> list[Graph]:
     """The graphs of the same model that are between forward and backward now, the outermost first."""
-    known = [found for ref in GRAPHS if (found := ref()) is not None]
-    GRAPHS[:] = [weakref.ref(found) for found in known]
-    return [
-        one for one in known if one is not graph and one.options_id == graph.options_id and one.holds_memory
-    ]
+    held = [one for one in GRAPHS if one.options_id == graph.options_id and one.holds_memory]
+    return sorted((one for one in held if one is not graph), key=lambda one: one.place)
 
 
 def plan(graph: Graph, problem: Problem, budget: str) -> Schedule:
     """Plans a graph that is compiled now, and divides the budget if it runs inside of others."""
-    graph.problem, graph.budget = problem, budget
-    outer = around(graph)
-    if all(ref() is not graph for ref in GRAPHS):
-        GRAPHS.append(weakref.ref(graph))
-    if not outer or graph.stale:
+    graph.problem = problem
+    if graph.stale:
         graph.stale = False
         return problem.plan(graph.budget, graph.inside)
+    GRAPHS.add(graph)
+    graph.budget = graph.total = budget
+    outer = around(graph)
+    return _join(graph, outer) if outer else problem.plan(budget, 0)
+
+
+def begin(graph: Graph) -> None:
+    """Before the first run: graphs that were compiled ahead (those of DDP's buckets) show only now where
+    they run.
+    """
+    if graph.problem is not None and not graph.joined and (outer := around(graph)):
+        _join(graph, outer)
+        graph.stale = True
+
+
+def _join(graph: Graph, outer: list[Graph]) -> Schedule:
+    graph.joined = True
     _warn(outer)
-    return _divide([*outer, graph], budget)
+    return _divide([*outer, graph], outer[0].total)
 
 
 def _divide(chain: list[Graph], budget: str) -> Schedule:

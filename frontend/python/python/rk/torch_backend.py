@@ -88,6 +88,8 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
+        if self.graph.place is None:
+            nesting.begin(self.graph)
         if self.graph.stale:
             self.compile(args)
         return self._run(*args)
