@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import rk
+from rk import device
 from rk.options import Options
 
 
@@ -51,3 +52,9 @@ def test_torch_passes_the_error_on():
     model = torch.compile(torch.nn.Linear(2, 2), backend="rk", options={"budget": "2parsecs"})
     with pytest.raises(Exception, match="unknown unit 'parsecs'"):
         model(torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("left", [-5, 0, 1, 31, 32, 33, 1000, 10**10, 2**34])
+def test_what_is_left_is_rounded_down_by_at_most_a_sixteenth(left):
+    rounded = device.rounded(left)
+    assert 0 <= rounded <= max(left, 0) and rounded >= left * 15 / 16 - 1

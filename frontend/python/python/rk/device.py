@@ -45,6 +45,11 @@ def bytes_left(device: torch.device) -> int:
     return max(min(left), 0)
 
 
+def rounded(left: int) -> int:
+    """Rounded down to one of 16 steps between powers of two, so that a plan on disk can be found."""
+    return max(left, 0) >> (shift := max(left.bit_length() - 5, 0)) << shift
+
+
 def _meminfo(field: str) -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith(f"{field}:"):

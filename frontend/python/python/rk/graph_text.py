@@ -203,6 +203,12 @@ class Step:
         for index, node in enumerate(self.tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
 
+    def gradient_bytes(self) -> int:
+        """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
+        pairs = zip(self.placeholders, self.gradients, strict=False)
+        tensors = [joint.tensor_of(gradient) for place, gradient in pairs if place in self.static]
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
     def updated(self) -> set[int]:
         """The indices of the inputs that forward overwrites."""
         found = set()

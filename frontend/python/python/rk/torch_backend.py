@@ -120,7 +120,7 @@ class Compiled:
         device = devices.of(tensor for tensor in tensors if tensor is not None)
         budget = self.options.budget
         if budget == "auto":
-            budget = str(devices.bytes_left(device))
+            budget = str(devices.rounded(devices.bytes_left(device) - step.gradient_bytes()))
         self.schedule = nesting.plan(self.graph, Problem(step, self.options, device), budget)
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
