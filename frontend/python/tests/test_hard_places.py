@@ -220,6 +220,19 @@ def test_every_batch_size_has_its_plan():
     assert equal(plain, train(Chain, inputs, lambda m: torch.compile(m, backend="rk", options=BUDGET), 5))
 
 
+def test_a_number_that_changes():
+    class Weighted(Chain):
+        def forward(self, x, weight):
+            return super().forward(x) * weight
+
+    def run(**backend):
+        weights = iter([0.5, 0.25, 0.125, 0.5])
+        inputs = lambda: (*floats(), next(weights))  # noqa: E731
+        return train(Weighted, inputs, lambda m: torch.compile(m, **backend), 4)
+
+    assert equal(run(backend="aot_eager"), run(backend="rk", options=BUDGET))
+
+
 def test_a_graph_break_divides_the_budget_and_is_named():
     class Broken(Chain):
         def forward(self, x):

@@ -17,8 +17,9 @@ import operator
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
-from rk.joint import is_backward, tensor_of
+from rk.joint import is_backward, is_backward_only, results_of, storage_of, tensor_of
 
 aten = torch.ops.aten
 LIKE = {
@@ -42,11 +43,22 @@ FILL = {
 
 def normalize(graph: fx.Graph) -> None:
     """Rewrites the graph in place."""
+    _complete_tags(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in LIKE:
             _without_shape_operand(graph, node)
     _running_statistics(graph)
     _keep_old_values(graph)
+
+
+def _complete_tags(graph: fx.Graph) -> None:
+    """Marks what follows from a tangent as backward: passes of PyTorch make nodes without saying so."""
+    late: set[fx.Node] = set()
+    for node in graph.nodes:
+        if is_backward_only(node) or is_backward(node) or not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+            if node.op == "call_function" and not is_backward(node):
+                node.meta["partitioner_tag"] = "is_backward"
 
 
 def _without_shape_operand(graph: fx.Graph, node: fx.Node) -> None:
@@ -130,12 +142,24 @@ def _keep_old_values(graph: fx.Graph) -> None:
         target = copy.args[0]
         if target.op != "placeholder" or is_backward(copy):
             continue
-        late = [user for user in target.users if user is not copy and is_backward(user)]
-        if not late:
-            continue
-        first = next(node for node in graph.nodes if node.op == "call_function")
-        with graph.inserting_before(first):
-            old = graph.call_function(aten.clone.default, (target,))
-        old.meta = {"val": tensor_of(target).clone(), "partitioner_tag": "is_forward"}
-        for user in late:
-            user.replace_input_with(target, old)
+        shown = [node for node in graph.nodes if node is not copy and _shows(node, target)]
+        if any(is_backward(user) for node in shown for user in node.users):
+            _read_a_copy(graph, target, copy, shown[1:])
+
+
+def _shows(node: fx.Node, target: fx.Node) -> bool:
+    """Whether a node is the target, or a view of it."""
+    storage = storage_of(tensor_of(target))
+    return any(one is not None and storage_of(one) == storage for one in results_of(node))
+
+
+def _read_a_copy(graph: fx.Graph, target: fx.Node, copy: fx.Node, views: list[fx.Node]) -> None:
+    first = next(node for node in graph.nodes if node.op == "call_function")
+    with graph.inserting_before(first):
+        old = graph.call_function(aten.clone.default, (target,))
+    old.meta = {"val": tensor_of(target).clone(), "partitioner_tag": "is_forward"}
+    target.replace_all_uses_with(old, lambda user: user not in (copy, old))
+    for view in views:
+        # Its fake tensor must share the storage of the copy now.
+        args, kwargs = map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
+        view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
