@@ -108,6 +108,13 @@ def test_recurrent_layers_are_warned_of():
         rk.compile(nn.Linear(4, 4))
 
 
+def test_costs_are_measured_while_the_user_profiles(caplog):
+    with caplog.at_level("INFO", logger="rk"), torch.autograd.profiler.profile():
+        step(compiled(Chain(), budget="60%"))
+    told = [record.getMessage() for record in caplog.records if record.name == "rk.costs"]
+    assert told and not any("cannot be measured" in line for line in told)
+
+
 def test_an_unknown_device_is_refused():
     function = compiled(nn.Linear(4, 4).to("meta"), budget="60%")
     with pytest.raises(Exception, match="device 'meta'"):

@@ -9,9 +9,11 @@ allocator's statistics. Neither needs code of ours inside of PyTorch.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk import cache, joint
+from rk import cache, joint, spelling
 from rk.graph_text import Call, Cost
 
 log = logging.getLogger(__name__)
@@ -42,8 +44,7 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path) -> dict[str, C
     wanted = {call.signature: call for call in calls if not call.is_view and call.signature not in known}
     if wanted:
         start = time.perf_counter()
-        for signature, cost in _measured(list(wanted.values()), device):
-            known[signature] = cost
+        known.update(_all_measured(list(wanted.values()), device))
         log.info("rk: measured %d calls in %.2f s", len(wanted), time.perf_counter() - start)
         # Another process may have measured meanwhile; what both know is equally good.
         stored = {**(cache.read(folder, name) or {})}
@@ -52,12 +53,30 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path) -> dict[str, C
     return known
 
 
+def _all_measured(calls: list[Call], device: torch.device) -> list[tuple[str, Cost]]:
+    if not torch.autograd._profiler_enabled():
+        return list(_measured(calls, device))
+    # The user is profiling on this thread, and a thread has one profiler.
+    threads = torch.get_num_threads()
+
+    def elsewhere() -> list[tuple[str, Cost]]:
+        torch.set_num_threads(threads)
+        return list(_measured(calls, device))
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(elsewhere).result()
+
+
 def _measured(calls: list[Call], device: torch.device) -> Iterator[tuple[str, Cost]]:
     rng = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
     with rng, torch.no_grad(), torch._C._DisableAutocast(), _real_tensors():
         for call in calls:
             if call.node is None:
                 yield call.signature, Cost(0, 0)
+                continue
+            if spelling.operator(call.node.target).is_effect:
+                # A collective would wait for the other processes, an assertion would fail.
+                yield call.signature, dataclasses.replace(_guessed(call.node), workspace=0)
                 continue
             try:
                 yield call.signature, _measure(call.node, device)
