@@ -2,8 +2,8 @@
 //!
 //! For work in the checkout nothing is copied into `.venv`: the extension goes beside the package's sources, with the metadata
 //! that makes PyTorch find the backend, and one line in a `.pth` file points there. So an edit is there at once.
-//! The wheel is another build: MLIR and LLVM are linked into it as archives (rustc and the linker keep what is used, 4 MB
-//! packed), the solver's libraries are packed along by maturin, and only torch is needed where it is installed.
+//! The wheel is another build: MLIR and LLVM are linked into it as archives (the linker keeps what is used, 4 MB packed),
+//! the solver's libraries are packed along by maturin (9 MB), and only torch is needed where it is installed.
 
 use std::path::PathBuf;
 use std::process::Command;
