@@ -22,8 +22,16 @@ const GENERATED: [(&str, &str, &str); 10] = [
 ];
 
 /// The C++ files of the shim, each with its reason in its first lines.
-const SOURCES: [&str; 7] =
-    ["Dialect.cpp", "Assembly.cpp", "Effects.cpp", "Hooks.cpp", "Access.cpp", "Pass.cpp", "Tools.cpp"];
+const SOURCES: [&str; 8] = [
+    "Dialect.cpp",
+    "Assembly.cpp",
+    "Lowered.cpp",
+    "Effects.cpp",
+    "Hooks.cpp",
+    "Access.cpp",
+    "Pass.cpp",
+    "Tools.cpp",
+];
 
 fn main() {
     println!("cargo:rerun-if-changed=td");

@@ -2,7 +2,7 @@
 //!
 //! | module | what it makes |
 //! |---|---|
-//! | [`to_step()`] | the executable kernel sequence for `rk-run` ([`rk_step::Step`]) |
+//! | [`to_step()`] | the executable kernel sequence for `rk-run` ([`rk_step::Step`]), with addresses when it is lowered |
 //! | [`to_json()`] | the module as data, for scripts |
 //! | [`to_dot()`] | the module as a graph, for Graphviz |
 //!
@@ -11,6 +11,7 @@
 
 pub mod blocks;
 mod body;
+mod lowered;
 pub mod to_dot;
 pub mod to_json;
 pub mod to_step;

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rk_dialect::names;
-use rk_dialect::ops::{self, NodeOp, RunOp, StepOp};
+use rk_dialect::ops::{self, Execution, NodeOp, StepOp};
 use rk_dialect::{Attr, Op};
 
 use crate::blocks;
 
 /// One step of a module, at stage `simplified` or later.
 pub fn to_dot<'c>(step: StepOp<'c>, module: Op<'c>) -> String {
-    let runs: Vec<RunOp<'c>> = step.body().ops().into_iter().filter_map(RunOp::of).collect();
+    let runs: Vec<Execution<'c>> = step.body().ops().into_iter().filter_map(Execution::of).collect();
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
     runs.iter().for_each(|run| *count.entry(run.symbol()).or_default() += 1);
     let places = ops::nodes_by_symbol(module);
@@ -36,10 +36,10 @@ pub fn to_dot<'c>(step: StepOp<'c>, module: Op<'c>) -> String {
         let label = name.trim_matches('"');
         let _ = writeln!(text, "  {name} [label=\"{label}{cost}{again}\" fillcolor={color}{border}];");
         for input in run.inputs() {
-            let Some(from) = input.producer().and_then(|(op, _)| RunOp::of(op)) else { continue };
+            let Some(from) = Execution::symbol_behind(input) else { continue };
             let bytes = input.ty().bytes().unwrap_or(0);
             let what = quoted(&format!("{}: {bytes} B", names::of(input)));
-            let _ = writeln!(text, "  {} -> {name} [tooltip={what}];", quoted(from.symbol()));
+            let _ = writeln!(text, "  {} -> {name} [tooltip={what}];", quoted(from));
         }
     }
     text.push_str("}\n");

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use rk_dialect::ops::{self, AtenOp, DropOp, NodeOp, RunOp, StepOp};
+use rk_dialect::ops::{self, AtenOp, DropOp, Execution, NodeOp, StepOp};
 use rk_dialect::{Attr, Op, Stage, Value, names};
 use serde_json::{Map, Value as Json, json};
 
@@ -35,10 +35,14 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
         "bound_kind",
         "status",
         "solver",
+        "arena",
+        "gradients",
+        "target",
+        "chip",
     ] {
         json.extend(step.op().get(&format!("rk.{name}")).map(|value| (name.to_owned(), plain(value))));
     }
-    let runs: Vec<RunOp<'c>> = step.body().ops().into_iter().filter_map(RunOp::of).collect();
+    let runs: Vec<Execution<'c>> = step.body().ops().into_iter().filter_map(Execution::of).collect();
     if step.stage() < Stage::Simplified {
         let calls = step.body().ops().into_iter().filter_map(AtenOp::of);
         json.insert("operators".into(), calls.map(|call| call_json(call)).collect());
@@ -46,7 +50,7 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     }
     let places = ops::nodes_by_symbol(module);
     let first = runs.iter().filter(|run| !run.is_again());
-    let mut of_step: Vec<(usize, NodeOp<'c>, RunOp<'c>)> =
+    let mut of_step: Vec<(usize, NodeOp<'c>, Execution<'c>)> =
         first.filter_map(|run| places.get(run.symbol()).map(|&(place, node)| (place, node, *run))).collect();
     of_step.sort_unstable_by_key(|(place, ..)| *place);
     json.insert("nodes".into(), of_step.into_iter().map(|(_, node, run)| node_json(node, run)).collect());
@@ -80,7 +84,7 @@ fn call_json(call: AtenOp<'_>) -> Json {
     })
 }
 
-fn node_json(node: NodeOp<'_>, run: RunOp<'_>) -> Json {
+fn node_json(node: NodeOp<'_>, run: Execution<'_>) -> Json {
     let bytes =
         |values: Vec<Value<'_>>| values.into_iter().map(|value| value.ty().bytes()).collect::<Vec<_>>();
     json!({
@@ -118,7 +122,7 @@ fn classes_json(blocks: &[Block<'_>]) -> Json {
 }
 
 fn line_json(op: Op<'_>) -> Option<Json> {
-    if let Some(run) = RunOp::of(op) {
+    if let Some(run) = Execution::of(op) {
         let mut line = json!({"run": run.symbol()});
         for (name, on) in [("again", run.is_again()), ("overwrite", run.is_overwrite())] {
             if on {

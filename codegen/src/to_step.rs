@@ -1,12 +1,13 @@
 //! A step as an executable kernel sequence: nodes as short lists of ATen calls, the schedule as instructions over slots.
 //!
 //! A slot is an SSA value of the function: arguments first, then constants, then what runs make. A step that is not
-//! scheduled yet becomes the schedule without rematerialization ([`rk_step::original`]).
+//! scheduled yet becomes the schedule without rematerialization ([`rk_step::original`]); a lowered one has addresses, too
+//! ([`crate::lowered`]).
 
 use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
-use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, RunOp, StepOp};
+use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, Execution, RunOp, StepOp};
 use rk_dialect::{Attr, Op, Stage, Value};
 use rk_step::{
     Arg, Call, Constant, Data, Instr, NodeId, Output, OutputRole, Plan, Program, Role, Run, Slot, Source,
@@ -20,7 +21,7 @@ use crate::body;
 /// # Errors
 /// A stage before `simplified`, or what a step file cannot hold, at the op.
 pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<'c>> {
-    if !(Stage::Simplified..=Stage::Scheduled).contains(&step.stage()) {
+    if !(Stage::Simplified..=Stage::Lowered).contains(&step.stage()) {
         let message =
             format!("a step at stage {} cannot be executed; run --rematerialize first", step.stage());
         return Err(Diagnostic::error(step.op().location(), message));
@@ -28,14 +29,20 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
     let mut translation = Translation::default();
     let args = translation.arguments(step)?;
     let constants = translation.constants(step)?;
-    let runs: Vec<RunOp<'c>> = step.body().ops().into_iter().filter_map(RunOp::of).collect();
+    let runs: Vec<Execution<'c>> = step.body().ops().into_iter().filter_map(Execution::of).collect();
     let used: std::collections::HashSet<&str> = runs.iter().map(|run| run.symbol()).collect();
     let mut nodes = Vec::new();
     for node in ops::nodes(module).into_iter().filter(|node| used.contains(node.symbol())) {
         translation.nodes.insert(node.symbol(), NodeId(nodes.len() as u32));
         nodes.push(body::node(node)?);
     }
-    let program = translation.program(step, &nodes)?;
+    let (program, layout) = match step.stage() {
+        Stage::Lowered => {
+            let (program, layout) = crate::lowered::program(step, &mut translation)?;
+            (program, Some(layout))
+        }
+        _ => (translation.program(step, &nodes)?, None),
+    };
     let outputs = (0..step.returned().len()).map(|index| Output {
         role: match step.result_role(index) {
             Some("loss") => OutputRole::Loss,
@@ -58,9 +65,10 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
         nodes,
         program,
         outputs: outputs.collect(),
+        layout,
     };
     let invalid = |error: rk_step::error::Invalid| Diagnostic::error(step.op().location(), error.to_string());
-    if step.stage() != Stage::Scheduled {
+    if step.stage() < Stage::Scheduled {
         made.program = rk_step::original(&made).map_err(invalid)?;
         made.plan.planned_peak_bytes = rk_step::account(&made).map_err(invalid)?.peak;
     }
@@ -68,14 +76,16 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
     Ok(made)
 }
 
+/// Numbers that values and nodes have been given so far.
 #[derive(Default)]
-struct Translation<'c> {
+pub(crate) struct Translation<'c> {
     slots: HashMap<Value<'c>, u32>,
     nodes: HashMap<&'c str, NodeId>,
 }
 
 impl<'c> Translation<'c> {
-    fn slot(&mut self, value: Value<'c>) -> Slot {
+    /// The number of a value; a new one gets the next.
+    pub(crate) fn slot(&mut self, value: Value<'c>) -> Slot {
         let next = self.slots.len() as u32;
         Slot(*self.slots.entry(value).or_insert(next))
     }
@@ -130,20 +140,37 @@ impl<'c> Translation<'c> {
             } else if let Some(value) = DropOp::of(op).and_then(DropOp::value) {
                 instrs.push(Instr::Drop(self.slot(value)));
             } else if let Some(view) = AtenOp::of(op) {
-                let call = body::call_over(view, &mut |value| self.slots.get(&value).copied())?;
-                let results = op.results().into_iter().map(|value| Some(self.slot(value).0)).collect();
-                epilogue.push(Call { results, ..call });
+                epilogue.push(self.view(view)?);
             }
         }
+        Ok(self.finish(step, instrs, epilogue))
+    }
+
+    /// A view that feeds the return.
+    pub(crate) fn view(&mut self, view: AtenOp<'c>) -> Result<Call, Diagnostic<'c>> {
+        let call = body::call_over(view, &mut |value| self.slots.get(&value).copied())?;
+        let results = view.op().results().into_iter().map(|value| Some(self.slot(value).0)).collect();
+        Ok(Call { results, ..call })
+    }
+
+    /// The program of these instructions.
+    pub(crate) fn finish(&mut self, step: StepOp<'c>, instrs: Vec<Instr>, epilogue: Vec<Call>) -> Program {
         let outputs = step.returned().into_iter().map(|value| self.slot(value)).collect();
-        Ok(Program { slots: self.slots.len() as u32, instrs, epilogue, outputs })
+        Program { slots: self.slots.len() as u32, instrs, epilogue, outputs }
+    }
+
+    /// The node that a run or a launch names.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn node(&self, run: Execution<'c>) -> Result<NodeId, Diagnostic<'c>> {
+        self.nodes.get(run.symbol()).copied().ok_or_else(|| {
+            Diagnostic::error(run.op().location(), format!("there is no rk.node '@{}'", run.symbol()))
+        })
     }
 
     fn run(&mut self, run: RunOp<'c>, nodes: &[rk_step::Node]) -> Result<Run, Diagnostic<'c>> {
-        let Some(&node) = self.nodes.get(run.symbol()) else {
-            let message = format!("there is no rk.node '@{}'", run.symbol());
-            return Err(Diagnostic::error(run.op().location(), message));
-        };
+        let node = self.node(Execution::Run(run))?;
         let inputs = run.inputs().into_iter().map(|value| self.slot(value)).collect();
         let outputs = run.outputs().into_iter().map(|value| self.slot(value)).collect::<Vec<_>>();
         debug_assert_eq!(outputs.len(), nodes[node.index()].outputs.len());

@@ -5,11 +5,13 @@
 
 use std::path::PathBuf;
 
-const SOURCES: [&str; 13] = [
+const SOURCES: &[&str] = &[
     "cc/common.cpp",
     "cc/convert.cpp",
     "cc/dispatch.cpp",
     "cc/memory.cpp",
+    "cc/arena.cpp",
+    "cc/watch.cpp",
     "cc/device.cpp",
     "cc/archive.cpp",
     "cc/interpret.cpp",

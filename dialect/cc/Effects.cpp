@@ -72,3 +72,28 @@ void rk::RunOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get(), Schedule::get());
   advancesRandom(effects);
 }
+
+// A launch is exact, too, and it writes to places: which operands it writes is in `writes`.
+void rk::LaunchOp::getEffects(Effects &effects) {
+  MutableOperandRange operands = getPlacesMutable();
+  int64_t written = static_cast<int64_t>(operands.size()) - getWrites();
+  for (OpOperand &operand : operands) {
+    if (static_cast<int64_t>(operand.getOperandNumber()) < written)
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
+    else
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+  }
+  effects.emplace_back(MemoryEffects::Read::get(), Schedule::get());
+  effects.emplace_back(MemoryEffects::Write::get(), Schedule::get());
+  advancesRandom(effects);
+}
+
+void rk::SaveStateOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Write::get(), &getStateMutable());
+  advancesRandom(effects);
+}
+
+void rk::LoadStateOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getStateMutable());
+  advancesRandom(effects);
+}

@@ -9,6 +9,8 @@
 using namespace mlir;
 
 LogicalResult rk::AtenOp::verify() { return success(rkCallVerifyOp(wrap(getOperation()))); }
+LogicalResult rk::BufferOp::verify() { return success(rkCallVerifyOp(wrap(getOperation()))); }
+LogicalResult rk::LaunchOp::verify() { return success(rkCallVerifyOp(wrap(getOperation()))); }
 // After the ops of the body.
 LogicalResult rk::WriteOp::verifyRegions() { return success(rkCallVerifyOp(wrap(getOperation()))); }
 LogicalResult rk::NodeOp::verifyRegions() { return success(rkCallVerifyOp(wrap(getOperation()))); }
@@ -16,6 +18,11 @@ LogicalResult rk::NodeOp::verifyRegions() { return success(rkCallVerifyOp(wrap(g
 // Called once for the whole module, with cached symbol tables.
 LogicalResult rk::RunOp::verifySymbolUses(SymbolTableCollection &tables) {
   auto node = tables.lookupNearestSymbolFrom<NodeOp>(*this, getNodeAttr());
+  return success(rkCallVerifyCallee(wrap(getOperation()), wrap(node ? node.getOperation() : nullptr)));
+}
+
+LogicalResult rk::LaunchOp::verifySymbolUses(SymbolTableCollection &tables) {
+  auto node = tables.lookupNearestSymbolFrom<NodeOp>(*this, getKernelAttr());
   return success(rkCallVerifyCallee(wrap(getOperation()), wrap(node ? node.getOperation() : nullptr)));
 }
 

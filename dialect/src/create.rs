@@ -1,7 +1,10 @@
 //! Functions that make the ops of the dialect. None of them checks: the verifier does, with better words.
 
 use crate::attrs::{Arg, Cost, Stage};
-use crate::ops::{AtenOp, ConstantOp, DropOp, NodeOp, RunOp, StepOp, WriteOp, YieldOp};
+use crate::ops::{
+    AtenOp, BufferOp, ConstantOp, DropOp, LaunchOp, LoadStateOp, NodeOp, RunOp, SaveStateOp, Space, StepOp,
+    WriteOp, YieldOp,
+};
 use crate::raw::{At, Attr, Block, Ctx, Location, Module, NewOp, Op, Type, Value};
 
 /// What an `rk.aten` is made of.
@@ -125,6 +128,68 @@ impl<'c> NewRun<'c> {
         let op = new_op(RunOp::NAME, location, &self.operands, &self.results, &attributes, &[], at);
         typed(RunOp::of(op))
     }
+}
+
+/// What an `rk.launch` is made of.
+#[derive(Clone, Debug, Default)]
+pub struct NewLaunch<'c> {
+    /// The kernel's symbol, without the `@`.
+    pub symbol: String,
+    /// What it reads.
+    pub inputs: Vec<Value<'c>>,
+    /// The buffers that it writes.
+    pub outputs: Vec<Value<'c>>,
+    /// A second or later launch.
+    pub again: bool,
+    /// Takes over the place of the operand that the kernel overwrites.
+    pub overwrite: bool,
+    /// Offset in the arena and bytes.
+    pub workspace: Option<(u64, u64)>,
+    /// The stream that it is queued on.
+    pub stream: u32,
+}
+
+impl<'c> NewLaunch<'c> {
+    /// Makes the op.
+    pub fn insert(&self, at: At<'c>, location: Location<'c>) -> LaunchOp<'c> {
+        let ctx = location.context();
+        let writes = self.outputs.len() as i64;
+        let mut attributes = vec![
+            ("kernel", Attr::symbol(ctx, &self.symbol)),
+            ("writes", Attr::i64(ctx, writes)),
+            ("stream", Attr::i64(ctx, self.stream.into())),
+        ];
+        push_flags(&mut attributes, ctx, &[("again", self.again), ("overwrite", self.overwrite)]);
+        let clamped = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let workspace = self.workspace.map(|(offset, bytes)| [clamped(offset), clamped(bytes)]);
+        attributes.extend(workspace.map(|both| ("workspace", Attr::i64s(ctx, &both))));
+        let operands: Vec<_> = self.inputs.iter().chain(&self.outputs).copied().collect();
+        typed(LaunchOp::of(new_op(LaunchOp::NAME, location, &operands, &[], &attributes, &[], at)))
+    }
+}
+
+/// Makes `rk.buffer`.
+pub fn buffer<'c>(
+    space: Space,
+    offset: u64,
+    ty: Type<'c>,
+    at: At<'c>,
+    location: Location<'c>,
+) -> BufferOp<'c> {
+    let ctx = location.context();
+    let offset = i64::try_from(offset).unwrap_or(i64::MAX);
+    let attributes = [("space", Attr::string(ctx, space.as_str())), ("offset", Attr::i64(ctx, offset))];
+    typed(BufferOp::of(new_op(BufferOp::NAME, location, &[], &[ty], &attributes, &[], at)))
+}
+
+/// Makes `rk.save_state`.
+pub fn save_state<'c>(state: Value<'c>, at: At<'c>, location: Location<'c>) -> SaveStateOp<'c> {
+    typed(SaveStateOp::of(new_op(SaveStateOp::NAME, location, &[state], &[], &[], &[], at)))
+}
+
+/// Makes `rk.load_state`.
+pub fn load_state<'c>(state: Value<'c>, at: At<'c>, location: Location<'c>) -> LoadStateOp<'c> {
+    typed(LoadStateOp::of(new_op(LoadStateOp::NAME, location, &[state], &[], &[], &[], at)))
 }
 
 /// Makes `rk.constant` from `dense<...>`.

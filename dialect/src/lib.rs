@@ -10,7 +10,8 @@
 //! | [`attrs`], [`types`] | stages, costs, ATen arguments; sizes, strides and bytes |
 //! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
 //! | [`pass`] | passes with options, and an example of one |
-//! | `verify`, `verify_ops`, `verify_attrs` | one function per law (over `schedule`); each op by itself; attributes on functions |
+//! | `verify`, `verify_lowered` | one function per law, over `schedule` and over addresses |
+//! | `verify_ops`, `verify_attrs` | each op by itself; attributes on functions |
 //! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
 //!
 //! **Absent here:** torch, plans, solvers. This crate knows what a legal schedule looks like, not which one is good.
@@ -21,6 +22,7 @@
 pub mod attrs;
 pub mod create;
 pub mod diagnostic;
+mod lowered;
 pub mod names;
 pub mod ops;
 mod panics;
@@ -32,6 +34,7 @@ mod step;
 pub mod types;
 mod verify;
 mod verify_attrs;
+mod verify_lowered;
 mod verify_ops;
 
 pub use attrs::{Arg, Cost, Stage};

@@ -1,6 +1,6 @@
 //! What a value is called in messages: as the user knows it.
 
-use crate::ops::{AtenOp, RunOp, StepOp};
+use crate::ops::{AtenOp, BufferOp, LaunchOp, RunOp, StepOp};
 use crate::raw::Value;
 
 /// The name of a value: the node that produces it (`layer1.0.conv1`; `bn1.1` for a second result, `drop.state` for a
@@ -21,6 +21,11 @@ pub fn of(value: Value<'_>) -> String {
             let dot = if path.is_empty() { "" } else { "." };
             return format!("{path}{dot}{name}");
         }
+        if let Some(buffer) = BufferOp::of(op)
+            && let Some((symbol, number)) = written_by(buffer)
+        {
+            return if number == 0 { symbol.to_owned() } else { format!("{symbol}.{number}") };
+        }
         return op.location().name().unwrap_or(op.name()).to_owned();
     }
     if let Some((block, number)) = value.argument() {
@@ -31,4 +36,14 @@ pub fn of(value: Value<'_>) -> String {
         return format!("argument {number}");
     }
     value.to_string()
+}
+
+/// The kernel that writes a buffer, and the number of the result.
+pub(crate) fn written_by<'c>(buffer: BufferOp<'c>) -> Option<(&'c str, usize)> {
+    let value = buffer.value()?;
+    value.uses().into_iter().find_map(|used| {
+        let launch = LaunchOp::of(used.op)?;
+        let number = launch.outputs().into_iter().position(|output| output == value)?;
+        Some((launch.symbol(), number))
+    })
 }

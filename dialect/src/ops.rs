@@ -3,6 +3,7 @@
 //! A view is made with `of`, which answers `None` for any other op. Readers never panic on an op that the verifier would
 //! refuse: what is missing reads as absent.
 
+pub use crate::lowered::{BufferOp, Execution, LaunchOp, LoadStateOp, SaveStateOp, Space};
 pub use crate::step::StepOp;
 
 use crate::attrs::{Arg, Cost};
@@ -31,6 +32,8 @@ macro_rules! view {
         }
     };
 }
+
+pub(crate) use view;
 
 view! {
     /// `rk.aten`: one ATen operator call.

@@ -1,11 +1,11 @@
-//! A scheduled step as the laws read it: its ops in order, where each value's life ends, which storage it shares.
+//! A scheduled or lowered step as the laws read it: its ops in order, where each value's life ends, which storage it shares.
 //!
 //! Not here: judgements. `verify` has one function per law.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::names;
-use crate::ops::{self, AtenOp, ConstantOp, DropOp, NodeOp, RunOp, StepOp};
+use crate::ops::{self, AtenOp, BufferOp, ConstantOp, DropOp, Execution, NodeOp, RunOp, StepOp};
 use crate::raw::{Block, Op, Value};
 
 /// How the life of a value ends before the step does, and at which op.
@@ -51,14 +51,14 @@ impl<'c> Schedule<'c> {
         schedule
     }
 
-    pub(crate) fn node(&self, run: RunOp<'c>) -> Option<NodeOp<'c>> {
+    pub(crate) fn node(&self, run: Execution<'c>) -> Option<NodeOp<'c>> {
         self.nodes.get(run.symbol()).map(|(_, node)| *node)
     }
 
     /// The operand whose storage this op takes over.
     pub(crate) fn overwritten(&self, op: Op<'c>) -> Option<Value<'c>> {
         let run = RunOp::of(op).filter(|run| run.is_overwrite())?;
-        op.operand(self.node(run)?.overwrites()?)
+        op.operand(self.node(Execution::Run(run))?.overwrites()?)
     }
 
     /// The death of the value, if it comes before this op.
@@ -67,12 +67,12 @@ impl<'c> Schedule<'c> {
         (self.place.get(&death.op())? < self.place.get(&op)?).then_some(death)
     }
 
-    pub(crate) fn runs(&self) -> impl Iterator<Item = RunOp<'c>> {
-        self.ops.iter().copied().filter_map(RunOp::of)
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Execution<'c>> {
+        self.ops.iter().copied().filter_map(Execution::of)
     }
 
     /// The first run of each node, whether it says `again` or not.
-    pub(crate) fn first_runs(&self) -> HashMap<&'c str, RunOp<'c>> {
+    pub(crate) fn first_runs(&self) -> HashMap<&'c str, Execution<'c>> {
         let mut first = HashMap::new();
         for run in self.runs() {
             first.entry(run.symbol()).or_insert(run);
@@ -104,7 +104,7 @@ pub(crate) fn base(value: Value<'_>) -> Value<'_> {
 
 /// What uses a value, for messages.
 pub(crate) fn user(op: Op<'_>) -> String {
-    match RunOp::of(op) {
+    match Execution::of(op) {
         Some(run) => format!("'{}'", run.symbol()),
         None if op.name() == "func.return" => "the return".to_owned(),
         None => op
@@ -127,6 +127,10 @@ pub(crate) fn is_same<'c>(a: Value<'c>, b: Value<'c>) -> bool {
     let (Some((one, number)), Some((other, other_number))) = (a.producer(), b.producer()) else {
         return false;
     };
+    if let Some((one, other)) = BufferOp::of(one).zip(BufferOp::of(other)) {
+        let written = names::written_by(one);
+        return written.is_some() && written == names::written_by(other);
+    }
     if number != other_number {
         return false;
     }

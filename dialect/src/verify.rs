@@ -12,14 +12,14 @@
 //! Each law reports its first violation. The nodes that a function names are only read, but they stand beside it: a
 //! pipeline that edits functions and nodes on several threads at once (`any(...)`) must not verify in between.
 //!
-//! Not here: S7 and S8, which need addresses and numbers, and the judge in `rk-plan`, which checks all of this again on the
-//! schedule as a value.
+//! Not here: S7 on addresses, and what the others mean there (`verify_lowered`); S8, which needs the numbers; and the judge in
+//! `rk-plan`, which checks all of this again on the schedule as a value.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::Diagnostic;
 use crate::names;
-use crate::ops::{DropOp, NodeOp, RunOp, StepOp};
+use crate::ops::{DropOp, Execution, NodeOp, StepOp};
 use crate::raw::{Op, Value};
 use crate::schedule::{Death, Schedule, base, is_ordered, is_production, is_same, user};
 
@@ -48,7 +48,7 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
     legal
 }
 
-type Verdict<'c> = Result<(), Diagnostic<'c>>;
+pub(crate) type Verdict<'c> = Result<(), Diagnostic<'c>>;
 
 fn produced_here<'c>(diagnostic: Diagnostic<'c>, value: Value<'c>) -> Diagnostic<'c> {
     diagnostic.note(value.location(), format!("'{}' is produced here", names::of(value)))
@@ -120,8 +120,8 @@ fn s3_dropped_or_returned<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
 }
 
 /// S4: a node runs first without `again`, then with it, on the same values and from the same generator state.
-fn s4_again_reproduces<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
-    let mut first: HashMap<&str, RunOp<'c>> = HashMap::new();
+pub(crate) fn s4_again_reproduces<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
+    let mut first: HashMap<&str, Execution<'c>> = HashMap::new();
     for run in schedule.runs() {
         let name = run.symbol();
         let error = |message: String| Diagnostic::error(run.op().location(), message);
@@ -141,7 +141,7 @@ fn s4_again_reproduces<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
 }
 
 /// S4 for one pair of runs.
-fn s4_same_operands<'c>(schedule: &Schedule<'c>, first: RunOp<'c>, again: RunOp<'c>) -> Verdict<'c> {
+fn s4_same_operands<'c>(schedule: &Schedule<'c>, first: Execution<'c>, again: Execution<'c>) -> Verdict<'c> {
     let name = again.symbol();
     let error = |message: String| {
         let error = Diagnostic::error(again.op().location(), message);
@@ -155,7 +155,9 @@ fn s4_same_operands<'c>(schedule: &Schedule<'c>, first: RunOp<'c>, again: RunOp<
             ));
         }
     }
-    if schedule.node(again).is_some_and(NodeOp::is_random) {
+    // A launch takes the state from a buffer; `verify_lowered` follows those.
+    let random = schedule.node(again).is_some_and(NodeOp::is_random);
+    if let (Execution::Run(first), Execution::Run(again), true) = (first, again, random) {
         match (first.generator_result(), again.generator_operand()) {
             (None, _) => {
                 return error(format!(
@@ -177,9 +179,9 @@ fn s4_same_operands<'c>(schedule: &Schedule<'c>, first: RunOp<'c>, again: RunOp<
 
 /// S5: nodes with side effects run, for the first time, in the order of the module, and none is left out; a node marked `once`
 /// never runs again.
-fn s5_side_effects_once<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
+pub(crate) fn s5_side_effects_once<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
     let first = schedule.first_runs();
-    let mut latest: Option<(usize, RunOp<'c>)> = None;
+    let mut latest: Option<(usize, Execution<'c>)> = None;
     for run in schedule.runs() {
         let Some(&(place, node)) = schedule.nodes.get(run.symbol()) else { continue };
         let is_first = first.get(run.symbol()) == Some(&run);
@@ -210,7 +212,7 @@ fn s5_side_effects_once<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
 }
 
 /// S5, the other half: when this is the module's only step, every side effect must be its own.
-fn s5_none_left_out<'c>(schedule: &Schedule<'c>, first: &HashMap<&'c str, RunOp<'c>>) -> Verdict<'c> {
+fn s5_none_left_out<'c>(schedule: &Schedule<'c>, first: &HashMap<&'c str, Execution<'c>>) -> Verdict<'c> {
     let module = schedule.step.op().parent();
     let steps =
         module.and_then(Op::body).map_or(0, |body| body.ops().into_iter().filter_map(StepOp::of).count());

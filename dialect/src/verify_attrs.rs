@@ -8,7 +8,7 @@ use crate::attrs::Stage;
 use crate::diagnostic::Diagnostic;
 use crate::ops::StepOp;
 use crate::raw::{Attr, Op};
-use crate::verify;
+use crate::{verify, verify_lowered};
 
 /// Where an attribute stands.
 pub(crate) enum Place {
@@ -35,13 +35,14 @@ pub(crate) fn attribute(op: Op<'_>, place: Place, name: &str, attribute: Attr<'_
     }
     match (name, StepOp::of(op)) {
         ("rk.stage", Some(step)) if step.stage() == Stage::Scheduled => verify::schedule(step),
+        ("rk.stage", Some(step)) if step.stage() == Stage::Lowered => verify_lowered::step(step),
         _ => true,
     }
 }
 
 /// What is wrong with an attribute of an op.
 fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
-    const STEP: [&str; 8] = [
+    const STEP: [&str; 9] = [
         "rk.budget",
         "rk.peak",
         "rk.base_peak",
@@ -50,6 +51,7 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
         "rk.lower_bound",
         "rk.alignment",
         "rk.arena",
+        "rk.gradients",
     ];
     if name == "rk.stage" {
         if Stage::of(attribute).is_none() {

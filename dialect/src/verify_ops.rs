@@ -2,9 +2,10 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::names;
-use crate::ops::{AtenOp, NodeOp, RunOp, WriteOp, YieldOp};
+use crate::ops::{AtenOp, BufferOp, Execution, LaunchOp, NodeOp, RunOp, WriteOp, YieldOp};
 use crate::raw::{Attr, Block, Op, Type, Value};
 use crate::schedule::is_ordered;
+use crate::verify_lowered;
 
 type Verdict<'c> = Result<(), Diagnostic<'c>>;
 
@@ -14,6 +15,8 @@ pub(crate) fn op(op: Op<'_>) -> bool {
         AtenOp::NAME => AtenOp::of(op).map_or(Ok(()), aten),
         WriteOp::NAME => WriteOp::of(op).map_or(Ok(()), write),
         NodeOp::NAME => NodeOp::of(op).map_or(Ok(()), node),
+        BufferOp::NAME => BufferOp::of(op).map_or(Ok(()), verify_lowered::buffer),
+        LaunchOp::NAME => LaunchOp::of(op).map_or(Ok(()), verify_lowered::launch),
         _ => Ok(()),
     };
     accepted(verdict)
@@ -21,8 +24,12 @@ pub(crate) fn op(op: Op<'_>) -> bool {
 
 /// Verifies a run against the node that it names; false after an error was reported.
 pub(crate) fn callee<'c>(run: Op<'c>, node: Option<Op<'c>>) -> bool {
-    let Some(run) = RunOp::of(run) else { return true };
-    accepted(run_of_node(run, node.and_then(NodeOp::of)))
+    let node = node.and_then(NodeOp::of);
+    match Execution::of(run) {
+        Some(Execution::Run(run)) => accepted(run_of_node(run, node)),
+        Some(Execution::Launch(_)) => accepted(signature_of_node(run, node)),
+        None => true,
+    }
 }
 
 fn accepted(verdict: Verdict<'_>) -> bool {
@@ -235,9 +242,9 @@ fn node(node: NodeOp<'_>) -> Verdict<'_> {
     Ok(())
 }
 
-/// rk.run: the node exists, its signature fits, and generator states stand where they must.
-fn run_of_node<'c>(run: RunOp<'c>, node: Option<NodeOp<'c>>) -> Verdict<'c> {
-    let op = run.op();
+/// rk.run and rk.launch: the node exists and its signature fits.
+fn signature_of_node<'c>(op: Op<'c>, node: Option<NodeOp<'c>>) -> Verdict<'c> {
+    let Some(run) = Execution::of(op) else { return Ok(()) };
     let name = run.symbol();
     let Some(node) = node else { return refuse(op, format!("there is no rk.node '{name}' in this module")) };
     let here = |message: String| {
@@ -263,6 +270,17 @@ fn run_of_node<'c>(run: RunOp<'c>, node: Option<NodeOp<'c>>) -> Verdict<'c> {
     if run.is_overwrite() && node.overwrites().is_none() {
         return here(format!("'{name}' does not overwrite an operand"));
     }
+    Ok(())
+}
+
+/// rk.run: the signature fits, and generator states stand where they must.
+fn run_of_node<'c>(run: RunOp<'c>, node: Option<NodeOp<'c>>) -> Verdict<'c> {
+    let (op, name) = (run.op(), run.symbol());
+    signature_of_node(op, node)?;
+    let Some(node) = node else { return Ok(()) };
+    let here = |message: String| {
+        Err(Diagnostic::error(op.location(), message).note(node.op().location(), "the node is defined here"))
+    };
     let generators = |values: Vec<Value<'c>>| values.iter().filter(|value| value.ty().is_generator()).count();
     let (taken, saved) = (generators(op.operands()), generators(op.results()));
     let last = |values: Vec<Value<'c>>| values.last().is_some_and(|value| value.ty().is_generator());

@@ -41,8 +41,9 @@ def Rk_Dialect : Dialect {
     - **S8** outputs, gradients and buffers equal those of the step before the rewrite, bit for bit, on the same kernels
 
     S1 to S6 are verified on every function whose `rk.stage` is `scheduled`, whenever MLIR verifies it, as far as the IR
-    itself can show them. S7 needs addresses and the device: the judge in `rk-plan` and the counting allocator of
-    `rk-run` check it. S8 needs the numbers: `rk-run --check` compares them.
+    itself can show them. S7 needs addresses: at stage `lowered` they are in the IR, where no two values that live at the
+    same time may share a byte, and all must lie in the arena; before, the judge in `rk-plan` adds up. What a kernel really
+    takes is seen by the allocator of `rk-run`. S8 needs the numbers: `rk-run --check` compares them.
 
     Effects are declared so that `--cse` and `--canonicalize` are harmless at every stage: fresh storage is an allocation
     on the result (two equal calls are never merged), a run is never erased, a drop frees its operand.

@@ -156,6 +156,77 @@ def Rk_DropOp : Rk_Op<"drop"> {
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 
+// Stage lowered: places in spaces of bytes, and launches that read and write them.
+
+def Rk_BufferOp : Rk_Op<"buffer", [Rk_ResultNames]> {
+  let summary = "a place for one value";
+  let description = [{
+    The value lies at a byte offset of a space. Spaces are `arena` (all that the step allocates; `rk.arena` bytes),
+    `gradients` (the gradient buffers, which outlive the step; `rk.gradients` bytes) and `parking` (the generator's own
+    state, while a random kernel runs again). A buffer is written by one op and dead after its last use; the same bytes may
+    serve another buffer then (law S7).
+
+    ```mlir
+    %conv1 = rk.buffer arena[8192] : tensor<8x4xf32>
+    %fc.backward = rk.buffer gradients[0] : tensor<4x3xf32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$space, I64Attr:$offset);
+  let results = (outs Res<Rk_Value, "a place", [MemAlloc]>:$place);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Rk_LaunchOp : Rk_Op<"launch", [Rk_Effects, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "one kernel launch";
+  let description = [{
+    Launches a kernel (a node of the module) on values at fixed places. The operands behind `into` are written. The kernel may
+    use `workspace [offset, bytes]` of the arena while it runs, and nothing else.
+
+    ```mlir
+    %conv1 = rk.buffer arena[0] : tensor<8x4xf32>
+    rk.launch @conv1(%x, %w) into(%conv1) workspace [8192, 64] stream(0) : (tensor<8x3xf32>, tensor<4x3xf32>) -> tensor<8x4xf32>
+    %relu = rk.buffer arena[0] : tensor<8x4xf32>
+    rk.launch overwrite @relu(%conv1) into(%relu) stream(0) : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    ```
+
+    `again` marks every launch of a kernel but the first: state of the model is not updated again. With `overwrite` the
+    first written buffer is the storage of the operand that the node overwrites, at the same place; without it, a kernel
+    that overwrites copies that operand there first.
+  }];
+  let arguments = (ins Variadic<Rk_Value>:$places, FlatSymbolRefAttr:$kernel, I64Attr:$writes, UnitAttr:$again,
+                       UnitAttr:$overwrite, OptionalAttr<DenseI64ArrayAttr>:$workspace, I64Attr:$stream);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+}
+
+def Rk_SaveStateOp : Rk_Op<"save_state", [Rk_Effects]> {
+  let summary = "copies the generator's state into a buffer";
+  let description = [{
+    ```mlir
+    rk.save_state %state : !rk.generator
+    ```
+  }];
+  let arguments = (ins Rk_Value:$state);
+  let assemblyFormat = "$state attr-dict `:` type($state)";
+}
+
+def Rk_LoadStateOp : Rk_Op<"load_state", [Rk_Effects]> {
+  let summary = "sets the generator to the state in a buffer";
+  let description = [{
+    A random kernel runs again between two of them (law S4):
+
+    ```mlir
+    rk.save_state %parked : !rk.generator
+    rk.load_state %state : !rk.generator
+    rk.launch again @drop(%x) into(%drop_0) stream(0) : (tensor<8xf32>) -> tensor<8xf32>
+    rk.load_state %parked : !rk.generator
+    ```
+  }];
+  let arguments = (ins Rk_Value:$state);
+  let assemblyFormat = "$state attr-dict `:` type($state)";
+}
+
 def Rk_YieldOp : Rk_Op<"yield", [Terminator, Pure, ParentOneOf<["NodeOp", "WriteOp"]>]> {
   let summary = "ends a body with its results";
   let description = [{

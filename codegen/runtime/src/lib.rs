@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`machine`] | runs the program and measures its peak |
 //! | `prepare` | turns the program into prepared calls, once |
+//! | `placed` | turns the addresses of a lowered step into launches of an arena |
 //! | [`tensors`] | makes arguments and constants from their description |
 //! | [`eager`] | runs the step before the rewrite: the archive, with autograd |
 //! | [`stepper`] | one interface for both |
@@ -21,6 +22,7 @@ pub mod compare;
 pub mod eager;
 mod error;
 pub mod machine;
+mod placed;
 mod prepare;
 pub mod session;
 pub mod stepper;

@@ -9,18 +9,26 @@
 //! > generator states count as allocated whether or not the allocator sees them.
 //!
 //! Workspaces are included, because the allocator sees them. Results of the previous step are let go before the
-//! step begins. While a random node runs again the executor parks the generator's own state (5056 bytes on the CPU);
-//! that copy belongs to the generator, not to the step, and does not count.
+//! step begins. While a random node runs again the executor parks the generator's own state, which is no tensor.
+//!
+//! # Lowered steps
+//!
+//! A step with a layout runs in one arena ([`rk_torch::Arena`]): its values, workspaces and saved states lie at planned
+//! addresses, gradients in a space behind it, and no tensor is allocated anywhere else while it runs; those that are, are
+//! counted. The peak is what the allocator saw in the arena, so it cannot exceed it. Making a machine of such a step runs it once on
+//! the heap, to learn which request of a kernel becomes which result, and puts buffers, inputs and the generator back. The results of a step
+//! lie in the arena, too: they hold until the next run. On a GPU addresses are not used yet: values come from torch's caching
+//! allocator there.
 //!
 //! Not here: decisions (see `prepare`), where arguments come from (see `model`), comparison (see `compare`).
 
 use rk_step::{Account, Instr, OutputRole, Role, Step, account};
-use rk_torch::{Device, Operator, Prepared, Slots, Value, memory};
+use rk_torch::{Arena, Counts, Device, Operator, Parked, Prepared, Running, Slots, Value, memory};
 use tch::Tensor;
 
 use crate::error::RuntimeError;
 use crate::prepare::{Action, Prepare, Segment, prepare};
-use crate::tensors;
+use crate::{placed, tensors};
 
 /// What one step took.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,6 +41,8 @@ pub struct Measured {
     pub resident_bytes: u64,
     /// The run that exceeds its planned bytes most, if one does.
     pub excess: Option<Excess>,
+    /// Allocations of a lowered step, counted by the allocator; `None` for a step without addresses.
+    pub counts: Option<Counts>,
 }
 
 /// A run that needed more bytes than planned.
@@ -56,7 +66,8 @@ pub struct Machine {
     account: Account,
     /// Does the allocator see generator states?
     states_are_counted: bool,
-    parked: Option<Tensor>,
+    parked: Option<Parked>,
+    arena: Option<Arena>,
 }
 
 impl Machine {
@@ -82,7 +93,44 @@ impl Machine {
         let state = device.generator_state()?;
         let states_are_counted = memory::read(device)?.current > before;
         drop(state);
-        Ok(Self { step, device, slots, segments, kept, account, states_are_counted, parked: None })
+        let addresses = step.layout.as_ref().filter(|_| device == Device::Cpu);
+        let arena = addresses.map(|layout| placed::arena(&step, layout)).transpose()?;
+        let parked = None;
+        let mut machine =
+            Self { step, device, slots, segments, kept, account, states_are_counted, parked, arena };
+        machine.rehearse()?;
+        Ok(machine)
+    }
+
+    /// Runs a lowered step once on the heap, and puts back what it changed: inputs and buffers, parameters that are not
+    /// trained, the generator. (Nothing but an optimizer writes to a trainable parameter: autograd forbids it.)
+    fn rehearse(&mut self) -> Result<(), RuntimeError> {
+        let Some(mut arena) = self.arena.take() else { return Ok(()) };
+        let generator = self.device.generator_state()?;
+        let mut before = Vec::new();
+        for (index, arg) in self.step.args.iter().enumerate() {
+            if arg.role != (Role::Parameter { trainable: true })
+                && let Some(tensor) = self.slots.get(index)?
+            {
+                let copy = tensor.f_detach()?.copy();
+                before.push((tensor, copy));
+            }
+        }
+        let resident = memory::read(self.device)?.current;
+        let rehearsed = arena.enter(true).map_err(Into::into);
+        let rehearsed = rehearsed.and_then(|mut running| self.run_segments(resident, Some(&mut running)));
+        self.arena = Some(arena);
+        self.let_go(rehearsed.is_err())?;
+        rehearsed?;
+        self.clear_results()?;
+        let _no_grad = tch::no_grad_guard();
+        for (mut tensor, copy) in before {
+            // Only what was written: a tensor whose elements share bytes cannot be copied into.
+            if !tensor.f_equal(&copy)? {
+                tensor.f_copy_(&copy)?;
+            }
+        }
+        Ok(self.device.set_generator_state(&generator)?)
     }
 
     /// The step that runs.
@@ -97,16 +145,30 @@ impl Machine {
     pub fn run(&mut self) -> Result<Measured, RuntimeError> {
         self.clear_results()?;
         let resident = memory::read(self.device)?.current;
-        let result = self.run_segments(resident);
-        if result.is_err() {
+        let mut arena = self.arena.take();
+        let result = match &mut arena {
+            Some(arena) => match arena.enter(false) {
+                Ok(mut running) => self.run_segments(resident, Some(&mut running)),
+                Err(error) => Err(error.into()),
+            },
+            None => self.run_segments(resident, None),
+        };
+        self.arena = arena;
+        self.let_go(result.is_err())?;
+        result
+    }
+
+    /// After a failure: lets the values made so far go, and puts the generator back.
+    fn let_go(&mut self, failed: bool) -> Result<(), RuntimeError> {
+        if failed {
             for slot in self.step.resident() as usize..self.slots.len() {
                 self.slots.clear(slot)?;
             }
-            if let Some(state) = self.parked.take() {
-                self.device.set_generator_state(&state)?;
+            if let Some(parked) = self.parked.take() {
+                parked.put_back()?;
             }
         }
-        result
+        Ok(())
     }
 
     /// Lets go of the results of the last run.
@@ -120,17 +182,23 @@ impl Machine {
         Ok(())
     }
 
-    fn run_segments(&mut self, resident: u64) -> Result<Measured, RuntimeError> {
+    fn run_segments(
+        &mut self,
+        resident: u64,
+        mut arena: Option<&mut Running<'_>>,
+    ) -> Result<Measured, RuntimeError> {
         let Self { step, device, slots, segments, parked, account, .. } = self;
-        let state_bytes = step.generator_bytes();
-        let uncounted = if self.states_are_counted { 0 } else { state_bytes };
-        let parked_bytes = if self.states_are_counted { state_bytes } else { 0 };
+        let uncounted = if self.states_are_counted { 0 } else { step.generator_bytes() };
         let mut measured = Measured { resident_bytes: resident, ..Measured::default() };
         let (mut peak, mut peak_at) = (0u64, None);
         let mut excess: Option<(usize, u64)> = None;
+        let mut launch = 0;
         for segment in segments.iter() {
             if segment.measured {
                 memory::reset_peak(*device)?;
+                if let Some(arena) = &mut arena {
+                    arena.begin(launch)?;
+                }
             }
             for (k, action) in segment.actions.iter().enumerate() {
                 let done = match action {
@@ -139,16 +207,17 @@ impl Machine {
                     Action::Share { from, to } => slots.copy(*from, *to),
                     Action::Save(slot) => device.generator_state().and_then(|s| slots.set(*slot, &s)),
                     Action::Replay(slot) => replay(*device, slots, *slot, parked),
-                    Action::PutBack => match parked.take() {
-                        Some(state) => device.set_generator_state(&state),
-                        None => Ok(()),
-                    },
+                    Action::PutBack => parked.take().map_or(Ok(()), Parked::put_back),
                 };
-                done.map_err(|e| failed(step, segment, k, e.message()))?;
+                done.map_err(|e| failed(step, segment, Some(k), e.message()))?;
             }
             if segment.measured {
+                if let Some(arena) = &mut arena {
+                    arena.end(slots).map_err(|e| failed(step, segment, None, e.message()))?;
+                    launch += 1;
+                }
                 let seen = memory::read(*device)?.peak + segment.states * uncounted;
-                let aside = resident + segment.gradient_bytes + if segment.parks { parked_bytes } else { 0 };
+                let aside = resident + segment.gradient_bytes;
                 let used = seen.saturating_sub(aside);
                 if used > peak {
                     (peak, peak_at) = (used, Some(segment.instr));
@@ -159,6 +228,7 @@ impl Machine {
                 }
             }
         }
+        measured.counts = arena.map(|arena| arena.counts());
         measured.peak_bytes = peak;
         measured.peak_node = peak_at.map_or(String::new(), |i| node_name(step, i));
         measured.excess = excess.map(|(i, by)| Excess {
@@ -211,10 +281,10 @@ fn replay(
     device: Device,
     slots: &Slots,
     slot: usize,
-    parked: &mut Option<Tensor>,
+    parked: &mut Option<Parked>,
 ) -> Result<(), rk_torch::Error> {
     let state = slots.get(slot)?.ok_or_else(|| rk_torch::Error::new("the saved generator state is gone"))?;
-    *parked = Some(device.generator_state()?);
+    *parked = Some(device.park_generator()?);
     device.set_generator_state(&state)
 }
 
@@ -225,9 +295,11 @@ fn node_name(step: &Step, instr: usize) -> String {
     }
 }
 
-/// The error of a failing action, with the operator's name when the action is a call of the body.
-fn failed(step: &Step, segment: &Segment, action: usize, message: &str) -> RuntimeError {
-    let calls = segment.actions[..=action].iter().filter(|a| matches!(a, Action::Call(_))).count();
+/// The error of a failing action, with the operator's name when the action is a call of the body; without an action, the
+/// error of the whole launch.
+fn failed(step: &Step, segment: &Segment, action: Option<usize>, message: &str) -> RuntimeError {
+    let until = action.map_or(0, |action| action + 1);
+    let calls = segment.actions[..until].iter().filter(|a| matches!(a, Action::Call(_))).count();
     let ops = match step.program.instrs.get(segment.instr) {
         Some(Instr::Run(run)) => {
             let node = &step.nodes[run.node.index()];

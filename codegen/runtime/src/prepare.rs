@@ -42,8 +42,6 @@ pub(crate) struct Segment {
     pub gradient_bytes: u64,
     /// Number of saved generator states once this instruction is done.
     pub states: u64,
-    /// Is the generator's own state parked meanwhile?
-    pub parks: bool,
 }
 
 /// The whole program, prepared.
@@ -98,7 +96,7 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
                             RuntimeError::Execution { place, message }
                         })?;
                 slots = slots.max(base + used);
-                Segment { measured: true, parks: run.state_in.is_some(), ..Segment::new(i, actions) }
+                Segment { measured: true, ..Segment::new(i, actions) }
             }
         };
         for slot in gone {
@@ -126,7 +124,7 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
 
 impl Segment {
     fn new(instr: usize, actions: Vec<Action>) -> Self {
-        Self { instr, actions, measured: false, gradient_bytes: 0, states: 0, parks: false }
+        Self { instr, actions, measured: false, gradient_bytes: 0, states: 0 }
     }
 }
 

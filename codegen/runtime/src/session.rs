@@ -127,7 +127,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
     let mut ours = Program::new(Machine::new(step.clone(), &start()?, device)?);
     let mut original = match checked {
         true => {
-            let before = Step { program: original(&step)?, ..step.clone() };
+            let before = Step { program: original(&step)?, layout: None, ..step.clone() };
             Some(Program::new(Machine::new(before, &start()?, device)?))
         }
         false => None,

@@ -1,6 +1,7 @@
 //! One interface for whatever can make a training step: the scheduled program, the original one, eager PyTorch.
 
 use rk_step::OutputRole;
+use rk_torch::Counts;
 use tch::Tensor;
 
 use crate::error::RuntimeError;
@@ -67,8 +68,16 @@ impl Stepper for Program {
     }
 
     fn run(&mut self) -> Result<u64, RuntimeError> {
-        let measured = self.machine.run()?;
+        let mut measured = self.machine.run()?;
         let peak = measured.peak_bytes;
+        // Of all steps: a single allocation outside of the arena must not hide behind another step's peak.
+        let most = |one: Counts, other: Counts| Counts {
+            placed: one.placed.max(other.placed),
+            outside: one.outside.max(other.outside),
+            moved: one.moved.max(other.moved),
+        };
+        let counts = measured.counts.map(|now| most(now, self.measured.counts.unwrap_or_default()));
+        (measured.counts, self.measured.counts) = (counts, counts);
         if peak >= self.measured.peak_bytes {
             self.measured = measured;
         }

@@ -41,6 +41,14 @@ pub enum StepError {
         /// Which rk wrote it.
         rk: String,
     },
+    /// The content does not match the checksum.
+    #[error(
+        "{path}: the file is damaged: its content does not match its checksum; copy it again, or translate the step again"
+    )]
+    Damaged {
+        /// The file.
+        path: String,
+    },
     /// A field has the wrong type, is missing, or is unknown.
     #[error("{path}:{line}:{column}: {message}")]
     Field {

@@ -46,6 +46,11 @@ pub fn explain(step: &Step) -> Result<String, Invalid> {
         bytes(step.plan.planned_peak_bytes),
         bytes(account.peak)
     );
+    if let Some(layout) = &step.layout {
+        let chip = layout.chip.as_ref().map_or(String::new(), |chip| format!(" ({chip})"));
+        let (arena, gradients) = (bytes(layout.arena_bytes), bytes(layout.gradient_bytes));
+        let _ = writeln!(out, "lowered for {}{chip}: arena {arena}, gradients {gradients}", layout.target);
+    }
     let names = |slots: &[Slot]| slots.iter().map(|s| step.slot_name(*s)).collect::<Vec<_>>().join(", ");
     for (i, instr) in step.program.instrs.iter().enumerate() {
         let text = match instr {

@@ -1,6 +1,7 @@
 //! Reading and writing step files.
 //!
-//! The file is JSON: `{"format": "rk-step", "version": 1, "rk": "0.1.0", "step": {...}}`, where `step` is [`Step`].
+//! The file is JSON: `{"format": "rk-step", "version": 2, "rk": "0.1.0", "sha256": "…", "step": {...}}`, where `step` is
+//! [`Step`] and the checksum is that of the whole file with zeros in its own place, so that no flipped bit goes unseen.
 //! Long lists have one element per line, so that a person can read it, `diff` works, and an error's line number
 //! means something. Reading parses the header first: a file of another version is refused by its version, not by
 //! whatever field changed. Writing goes to a temporary file in the same folder which then takes the name, so a
@@ -12,6 +13,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use serde_json::error::Category;
+use sha2::{Digest as _, Sha256};
 
 use crate::error::{Invalid, StepError};
 use crate::model::Step;
@@ -21,7 +23,14 @@ use crate::validate::validate;
 pub const FORMAT: &str = "rk-step";
 
 /// Version of the format that this build reads and writes.
-pub const VERSION: u64 = 1;
+///
+/// 2: a checksum; addresses of lowered steps.
+pub const VERSION: u64 = 2;
+
+/// What stands before the checksum.
+const SEAL: &str = "\n\"sha256\": \"";
+/// Hexadecimal digits of the checksum.
+const DIGITS: usize = 64;
 
 #[derive(Deserialize)]
 struct Header {
@@ -57,6 +66,9 @@ pub fn parse(text: &[u8], path: &str) -> Result<Step, StepError> {
     }
     let header: Header = serde_json::from_slice(text).map_err(|e| match e.classify() {
         Category::Eof => StepError::Truncated { path: path.into(), line: e.line() },
+        _ if text.starts_with(b"{\n\"format\": \"rk-step\"") && !is_sealed(text) => {
+            StepError::Damaged { path: path.into() }
+        }
         _ if text.starts_with(b"{\n\"format\": \"rk-step\"") => field(path, &e),
         _ => foreign("it is not a JSON object"),
     })?;
@@ -67,6 +79,9 @@ pub fn parse(text: &[u8], path: &str) -> Result<Step, StepError> {
     if found != VERSION {
         let rk = header.rk.unwrap_or_else(|| "of unknown version".into());
         return Err(StepError::Version { path: path.into(), found, expected: VERSION, rk });
+    }
+    if !is_sealed(text) {
+        return Err(StepError::Damaged { path: path.into() });
     }
     let body: Body = serde_json::from_slice(text).map_err(|e| field(path, &e))?;
     validate(&body.step).map_err(|invalid| StepError::Invalid { path: path.into(), invalid })?;
@@ -104,18 +119,49 @@ pub fn write(step: &Step, path: &Path) -> Result<(), StepError> {
 /// None for a step that validates; serde's otherwise.
 pub fn print(step: &Step) -> Result<String, serde_json::Error> {
     let mut out = format!(
-        "{{\n\"format\": \"{FORMAT}\",\n\"version\": {VERSION},\n\"rk\": \"{}\",\n\"step\": ",
-        env!("CARGO_PKG_VERSION")
+        "{{\n\"format\": \"{FORMAT}\",\n\"version\": {VERSION},\n\"rk\": \"{}\",{SEAL}{}\",\n\"step\": ",
+        env!("CARGO_PKG_VERSION"),
+        "0".repeat(DIGITS),
     );
     print_json(&serde_json::to_value(step)?, "", &mut out)?;
     out.push_str("\n}\n");
-    Ok(out)
+    Ok(seal(&out))
+}
+
+/// The text with its checksum brought up to date: for tools that edit the text of a step file. A text without a place for a
+/// checksum is given back as it is.
+pub fn seal(text: &str) -> String {
+    match place_of_seal(text.as_bytes()) {
+        Some(at) => format!("{}{}{}", &text[..at], checksum(text.as_bytes(), at), &text[at + DIGITS..]),
+        None => text.to_owned(),
+    }
+}
+
+/// Where the checksum begins: in the header, which is not searched far.
+fn place_of_seal(text: &[u8]) -> Option<usize> {
+    let head = &text[..text.len().min(1024)];
+    let at = head.windows(SEAL.len()).position(|window| window == SEAL.as_bytes())? + SEAL.len();
+    let digits = text.get(at..at + DIGITS)?;
+    digits.iter().all(u8::is_ascii_hexdigit).then_some(at)
+}
+
+/// SHA-256 of the text with zeros in place of the digits at `at`.
+fn checksum(text: &[u8], at: usize) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(&text[..at]);
+    hasher.update([b'0'; DIGITS]);
+    hasher.update(&text[at + DIGITS..]);
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_sealed(text: &[u8]) -> bool {
+    place_of_seal(text).is_some_and(|at| text[at..at + DIGITS] == *checksum(text, at).as_bytes())
 }
 
 /// Objects at the first two levels have one field per line, lists in them one element per line; the rest is compact.
 fn print_json(json: &Json, key: &str, out: &mut String) -> Result<(), serde_json::Error> {
     match json {
-        Json::Object(map) if matches!(key, "" | "plan" | "source" | "program") => {
+        Json::Object(map) if matches!(key, "" | "plan" | "source" | "program" | "layout") => {
             out.push('{');
             for (i, (name, value)) in map.iter().enumerate() {
                 out.push_str(if i == 0 { "\n" } else { ",\n" });
@@ -125,7 +171,10 @@ fn print_json(json: &Json, key: &str, out: &mut String) -> Result<(), serde_json
             out.push('}');
         }
         Json::Array(items)
-            if matches!(key, "args" | "constants" | "nodes" | "instrs" | "epilogue" | "outputs") =>
+            if matches!(
+                key,
+                "args" | "constants" | "nodes" | "instrs" | "epilogue" | "outputs" | "places" | "launches"
+            ) =>
         {
             let lines = items.iter().any(Json::is_object);
             out.push('[');

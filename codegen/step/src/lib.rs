@@ -8,9 +8,10 @@
 //! |---|---|
 //! | [`model`] | the types of the file, plain data |
 //! | [`value`] | arguments of an ATen call, floats kept exactly |
-//! | [`mod@file`] | reading and writing, the version check, one clear line for a bad file |
+//! | [`mod@file`] | reading and writing, version and checksum, one clear line for a bad file |
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
+//! | [`layout`] | addresses of a lowered step, and their check (S7) |
 //! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |
 //! | [`mod@explain`] | the program as text, one line per instruction |
 //!
@@ -20,6 +21,7 @@ pub mod account;
 pub mod error;
 pub mod explain;
 pub mod file;
+pub mod layout;
 pub mod model;
 pub mod origin;
 pub mod validate;
@@ -29,6 +31,7 @@ pub use account::{Account, account};
 pub use error::StepError;
 pub use explain::explain;
 pub use file::{FORMAT, VERSION, read, write};
+pub use layout::{Launch, Layout, Place, Space};
 pub use model::{
     Arg, Call, Constant, DType, Data, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole, Plan,
     Program, Role, Run, Slot, Source, Step, TensorSpec,

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::layout::Layout;
 use crate::value::ArgValue;
 
 /// Index of a node in [`Step::nodes`].
@@ -72,6 +73,9 @@ pub struct Step {
     pub program: Program,
     /// Results of the step, in the order of the function's results.
     pub outputs: Vec<Output>,
+    /// Addresses, when the step is lowered. Without them every value is allocated when it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
 }
 
 /// The archive that a step was recorded from (`rk.source` of the module).

@@ -1,4 +1,4 @@
-//! Every index of a step, and the laws S1–S5 as far as the file can show them.
+//! Every index of a step, and the laws S1–S7 as far as the file can show them.
 //!
 //! The judge in `rk-plan` has already judged the schedule; this module protects the executor from a damaged or
 //! hand-edited file. After [`validate`] no index of the step is out of range and no slot is read while it is empty.
@@ -12,7 +12,7 @@
 //! | S5 | every node runs; a node with `once` runs once; random nodes first run in their original order |
 //! | S6 | an overwrite takes storage that nobody else holds: not a resident's, not an operand read twice |
 //!
-//! Not here: bytes and budgets (S7), bits (S8).
+//! Not here: addresses ([`crate::layout`]), budgets, bits (S8).
 
 use crate::error::Invalid;
 use crate::model::{Call, Data, Instr, Program, Run, Slot, Step, TensorSpec};
@@ -47,7 +47,8 @@ pub fn validate(step: &Step) -> Result<(), Invalid> {
     }
     nodes(step)?;
     program(step, &step.program)?;
-    origins(step).map(|_| ())
+    origins(step)?;
+    step.layout.as_ref().map_or(Ok(()), |layout| crate::layout::check(step, layout))
 }
 
 /// More inputs than any sensible node has: a damaged number must not ask for all memory.

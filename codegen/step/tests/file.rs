@@ -12,6 +12,11 @@ fn refuse(text: &str) -> String {
     file::parse(text.as_bytes(), "block.rkx").unwrap_err().to_string()
 }
 
+/// As [`refuse`], for a text that was edited on purpose.
+fn refuse_sealed(text: &str) -> String {
+    refuse(&file::seal(text))
+}
+
 #[test]
 fn what_is_written_is_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,8 +60,8 @@ fn arguments_come_back() {
 
 #[test]
 fn another_version_is_refused_by_its_version() {
-    let other = text().replace("\"version\": 1", "\"version\": 7").replace("\"nodes\"", "\"knots\"");
-    insta::assert_snapshot!(refuse(&other), @"block.rkx: step format version 7 (written by rk 0.1.0), but this rk reads version 1; translate the step again");
+    let other = text().replace("\"version\": 2", "\"version\": 7").replace("\"nodes\"", "\"knots\"");
+    insta::assert_snapshot!(refuse(&other), @"block.rkx: step format version 7 (written by rk 0.1.0), but this rk reads version 2; translate the step again");
 }
 
 #[test]
@@ -67,7 +72,7 @@ fn truncated_anywhere() {
         assert!(message.contains("truncated"), "cut at {cut}: {message}");
     }
     let half = &whole[..whole.len() / 2];
-    insta::assert_snapshot!(refuse(half), @"block.rkx: the file ends early, at line 19: it is truncated");
+    insta::assert_snapshot!(refuse(half), @"block.rkx: the file ends early, at line 20: it is truncated");
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn broken_fields() {
         .into_iter()
         .map(|(from, to)| {
             assert!(text().contains(from), "{from}");
-            refuse(&text().replace(from, to))
+            refuse_sealed(&text().replace(from, to))
         })
         .collect();
     insta::assert_snapshot!(messages.join("\n"));
@@ -109,6 +114,19 @@ fn a_missing_file_and_an_unwritable_folder() {
     let absent = folder.path().join("absent/block.rkx");
     assert!(matches!(rk_step::read(&absent), Err(StepError::Io { .. })));
     assert!(matches!(rk_step::write(&sample::block(), &absent), Err(StepError::Io { .. })));
+}
+
+#[test]
+fn every_flipped_bit_is_seen() {
+    let whole = text().into_bytes();
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let message = file::parse(&flipped, "block.rkx").unwrap_err().to_string();
+        assert_eq!(message.lines().count(), 1, "byte {at}: {message}");
+    }
+    let other = text().replace("1000", "1001");
+    insta::assert_snapshot!(refuse(&other), @"block.rkx: the file is damaged: its content does not match its checksum; copy it again, or translate the step again");
 }
 
 /// Damage of any kind is refused or harmless, and never a panic or a request for all memory.
@@ -142,7 +160,8 @@ fn damaged_files_do_not_panic() {
         let start = draw(damaged.len());
         let end = (start + draw(4)).min(damaged.len());
         damaged.splice(start..end, scraps[draw(scraps.len())].bytes());
-        match file::parse(&damaged, "damaged.rkx") {
+        let sealed = std::str::from_utf8(&damaged).map(file::seal).unwrap_or_default();
+        match file::parse(sealed.as_bytes(), "damaged.rkx") {
             Ok(step) => {
                 read += 1;
                 rk_step::explain(&step).unwrap();

@@ -2,6 +2,7 @@
 // the registries of libc10 and libtorch_cpu.
 #include "common.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
@@ -26,6 +27,14 @@ c10::DeviceAllocator& cuda_allocator() {
 }
 
 } // namespace
+
+// On the CPU the members of the generator, because its own get_state makes a tensor; elsewhere that tensor.
+struct RkParked {
+  std::optional<at::mt19937> engine;
+  std::optional<float> next_float;
+  std::optional<double> next_double;
+  at::Tensor state;
+};
 
 extern "C" {
 
@@ -52,6 +61,40 @@ const char* rk_generator_set(int32_t type, int32_t index, const at::Tensor* stat
     generator.set_state(*state);
   });
 }
+
+const char* rk_generator_park(int32_t type, int32_t index, RkParked** out) {
+  return rk::guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(device_of(type, index));
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    auto parked = std::make_unique<RkParked>();
+    if (type == 0) {
+      auto* cpu = at::check_generator<at::CPUGeneratorImpl>(generator);
+      parked->engine = cpu->engine();
+      parked->next_float = cpu->next_float_normal_sample();
+      parked->next_double = cpu->next_double_normal_sample();
+    } else {
+      parked->state = generator.get_state();
+    }
+    *out = parked.release();
+  });
+}
+
+const char* rk_generator_unpark(int32_t type, int32_t index, const RkParked* parked) {
+  return rk::guarded([&] {
+    auto generator = at::globalContext().defaultGenerator(device_of(type, index));
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    if (type != 0) {
+      generator.set_state(parked->state);
+      return;
+    }
+    auto* cpu = at::check_generator<at::CPUGeneratorImpl>(generator);
+    cpu->set_engine(*parked->engine);
+    cpu->set_next_float_normal_sample(parked->next_float);
+    cpu->set_next_double_normal_sample(parked->next_double);
+  });
+}
+
+void rk_parked_free(RkParked* parked) { delete parked; }
 
 const char* rk_cuda_load(const char* folder, int32_t* devices) {
   return rk::guarded([&] {

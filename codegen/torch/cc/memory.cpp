@@ -1,20 +1,17 @@
 // A CPU allocator that counts requested bytes exactly.
 //
-// Besides the level and the peak of the process it keeps both per thread. The peak of an operator that allocates
-// in several threads depends on who meets whom; the sum of the threads' own peaks does not, and bounds it from
-// above: at any moment the level is the sum of the threads' levels, each at most that thread's peak. (A thread's
-// level goes down when it frees what another allocated; only the sum means anything.)
+// While a lowered step runs, its requests are served in its arena (arena.cpp) and counted all the same.
 //
 // It wraps the allocator that was there before. Each block carries its size in a header of 64 bytes, the
 // alignment that torch promises; the context of the DataPtr is the data pointer itself, because parts of torch
 // (the oneDNN glue) call raw_allocate and assert this.
+#include "arena.h"
 #include "common.h"
+#include "watch.h"
 
 #include <c10/core/Allocator.h>
 
 #include <atomic>
-#include <mutex>
-#include <vector>
 
 namespace {
 
@@ -25,23 +22,6 @@ std::atomic<int64_t> peak{0};
 std::atomic<int64_t> count{0};
 c10::Allocator* inner = nullptr;
 
-struct Thread {
-  std::atomic<int64_t> current{0};
-  std::atomic<int64_t> peak{0};
-};
-std::mutex threads_lock;
-std::vector<Thread*> threads; // never freed: a thread's blocks outlive it
-
-Thread& this_thread() {
-  thread_local Thread* mine = [] {
-    auto* thread = new Thread();
-    std::lock_guard<std::mutex> lock(threads_lock);
-    threads.push_back(thread);
-    return thread;
-  }();
-  return *mine;
-}
-
 void raise(std::atomic<int64_t>& peak, int64_t level) {
   int64_t seen = peak.load(std::memory_order_relaxed);
   while (seen < level && !peak.compare_exchange_weak(seen, level, std::memory_order_relaxed)) {
@@ -50,29 +30,34 @@ void raise(std::atomic<int64_t>& peak, int64_t level) {
 
 void add(int64_t bytes) {
   raise(peak, current.fetch_add(bytes, std::memory_order_relaxed) + bytes);
-  Thread& thread = this_thread();
-  raise(thread.peak, thread.current.fetch_add(bytes, std::memory_order_relaxed) + bytes);
   count.fetch_add(1, std::memory_order_relaxed);
 }
 
 void release(void* data) {
   if (data == nullptr) return;
-  void* block = static_cast<char*>(data) - kHeader;
   int64_t bytes = 0;
-  std::memcpy(&bytes, block, sizeof bytes);
+  const bool placed = rk::arena_give(data, bytes);
+  void* block = static_cast<char*>(data) - kHeader;
+  if (!placed) std::memcpy(&bytes, block, sizeof bytes);
   current.fetch_sub(bytes, std::memory_order_relaxed);
-  this_thread().current.fetch_sub(bytes, std::memory_order_relaxed);
-  inner->raw_deallocate(block);
+  if (rk::Watch* watch = rk::watching()) watch->freed(data);
+  if (!placed) inner->raw_deallocate(block);
 }
 
 struct Counting final : c10::Allocator {
   c10::DataPtr allocate(size_t n) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (n == 0) return {nullptr, nullptr, &release, cpu};
-    char* block = static_cast<char*>(inner->raw_allocate(n + kHeader));
     const auto bytes = static_cast<int64_t>(n);
+    if (void* place = rk::arena_take(n)) {
+      add(bytes);
+      return {place, place, &release, cpu};
+    }
+    char* block = static_cast<char*>(inner->raw_allocate(n + kHeader));
     std::memcpy(block, &bytes, sizeof bytes);
     add(bytes);
+    rk::arena_missed();
+    if (rk::Watch* watch = rk::watching()) watch->made(block + kHeader, bytes);
     return {block + kHeader, block + kHeader, &release, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -80,6 +65,8 @@ struct Counting final : c10::Allocator {
 };
 
 } // namespace
+
+void rk::memory_add(int64_t bytes) { add(bytes); }
 
 extern "C" {
 
@@ -103,17 +90,6 @@ void rk_memory_read(int64_t* now, int64_t* most, int64_t* allocations) {
 
 void rk_memory_reset_peak(void) {
   peak.store(current.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  std::lock_guard<std::mutex> lock(threads_lock);
-  for (Thread* thread : threads) {
-    thread->peak.store(thread->current.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  }
-}
-
-int64_t rk_memory_thread_peaks(void) {
-  int64_t sum = 0;
-  std::lock_guard<std::mutex> lock(threads_lock);
-  for (Thread* thread : threads) sum += thread->peak.load(std::memory_order_relaxed);
-  return sum;
 }
 
 } // extern "C"

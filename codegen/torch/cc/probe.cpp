@@ -9,24 +9,14 @@
 namespace rk {
 
 int64_t Probe::memory() const {
-  if (device.is_cuda()) return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].current;
-  int64_t current = 0, peak = 0, count = 0;
-  rk_memory_read(&current, &peak, &count);
-  return current;
+  return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].current;
 }
 
 int64_t Probe::memory_peak() const {
-  if (device.is_cuda()) return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].peak;
-  return rk_memory_thread_peaks();
+  return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].peak;
 }
 
-void Probe::reset_peak() const {
-  if (device.is_cuda()) {
-    c10::getDeviceAllocator(device.type())->resetPeakStats(device.index());
-  } else {
-    rk_memory_reset_peak();
-  }
-}
+void Probe::reset_peak() const { c10::getDeviceAllocator(device.type())->resetPeakStats(device.index()); }
 
 void Probe::synchronize() const {
   if (device.is_cuda()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());

@@ -163,8 +163,9 @@ class Recorder {
 struct Probe {
   explicit Probe(c10::Device device) : device(device) {}
   c10::Device device;
+  // Not of the CPU, whose allocator is watched instead (watch.h).
   int64_t memory() const;      // bytes now
-  int64_t memory_peak() const; // since reset; on the CPU an upper bound that does not depend on timing
+  int64_t memory_peak() const; // since reset
   void reset_peak() const;
   void synchronize() const;
   std::vector<uint8_t> generator() const; // enough of its state to see whether something was drawn

@@ -34,6 +34,7 @@ struct RkOp;       // an operator handle
 struct RkCall;     // a call whose arguments have been converted once
 struct RkSlots;    // the tensors of a running step, by index
 struct RkArchive;  // a loaded torch.jit archive
+struct RkParked;   // a generator's state, kept aside
 struct RkStep;     // an archive with inputs and a loss: one training step
 
 // Error texts of these kinds start with the byte given here, which the Rust side takes off.
@@ -86,8 +87,34 @@ const char* rk_memory_install(void);
 void rk_memory_read(int64_t* current, int64_t* peak, int64_t* count);
 // Sets the peak to the current level.
 void rk_memory_reset_peak(void);
-// The sum of the threads' own peaks since the last reset: at least the peak, whatever the threads' timing.
-int64_t rk_memory_thread_peaks(void);
+
+// ---- arena.cpp
+// The place of one result of a launch: bytes, offset in the arena, slot that holds it afterwards.
+struct RkPlace {
+  int64_t bytes;
+  int64_t offset;
+  int32_t slot;
+};
+// Bytes [from, to) of an arena.
+struct RkGap {
+  int64_t from;
+  int64_t to;
+};
+struct RkArena; // memory of a lowered step, and what its launches may do with it
+// Maps `bytes` bytes. The gradients lie behind the arena proper.
+const char* rk_arena_new(size_t bytes, RkArena** out);
+// Lets the arena go, once the last tensor in it has gone.
+void rk_arena_free(RkArena* arena);
+// Declares the next launch: its results, and what is free while it runs, its workspace first.
+const char* rk_arena_run(RkArena* arena, const RkPlace* outputs, size_t n, const RkGap* gaps, size_t m);
+// From now on requests of this thread are served here; with `rehearse` they only are watched.
+const char* rk_arena_enter(RkArena* arena, bool rehearse);
+void rk_arena_leave(RkArena* arena);
+// Launch number `run` begins, and ends: then its results are in their places.
+const char* rk_arena_begin(RkArena* arena, size_t run);
+const char* rk_arena_end(RkArena* arena, RkSlots* slots);
+// Since it was entered: requests that were placed, requests of the process that were not, results that were moved.
+void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved);
 
 // ---- device.cpp
 // Seeds the default generator of the device (type 0 cpu, 1 cuda).
@@ -95,6 +122,10 @@ const char* rk_seed(int32_t type, int32_t index, uint64_t seed);
 // A copy of the generator's state as a byte tensor (CPU: 5056 bytes), and back.
 const char* rk_generator_get(int32_t type, int32_t index, at::Tensor** out);
 const char* rk_generator_set(int32_t type, int32_t index, const at::Tensor* state);
+// The generator's state kept aside without a tensor, and put back.
+const char* rk_generator_park(int32_t type, int32_t index, RkParked** out);
+const char* rk_generator_unpark(int32_t type, int32_t index, const RkParked* parked);
+void rk_parked_free(RkParked* parked);
 // Loads libtorch_cuda from `folder` and says how many devices there are.
 const char* rk_cuda_load(const char* folder, int32_t* devices);
 // Waits for everything queued on the device.

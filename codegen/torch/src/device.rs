@@ -84,6 +84,18 @@ impl Device {
         }
     }
 
+    /// Keeps the state of the default generator aside.
+    ///
+    /// # Errors
+    /// When the device is not open.
+    pub fn park_generator(self) -> Result<Parked> {
+        let (kind, index) = self.raw();
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: what is given out is owned by us.
+        unsafe { check(ffi::rk_generator_park(kind, index, &mut raw))? };
+        Ok(Parked { raw, device: self })
+    }
+
     /// Puts a saved state back.
     ///
     /// # Errors
@@ -92,6 +104,35 @@ impl Device {
         let (kind, index) = self.raw();
         // SAFETY: the tensor outlives the call.
         unsafe { check(ffi::rk_generator_set(kind, index, state.as_ptr() as ffi::RawTensor)) }
+    }
+}
+
+/// The state of a generator, kept aside without a tensor.
+#[derive(Debug)]
+pub struct Parked {
+    raw: *mut ffi::RawParked,
+    device: Device,
+}
+
+// SAFETY: plain data on the C++ side.
+unsafe impl Send for Parked {}
+
+impl Parked {
+    /// Puts the state back into the default generator of the device that it was taken from.
+    ///
+    /// # Errors
+    /// When the device is gone.
+    pub fn put_back(self) -> Result<()> {
+        let (kind, index) = self.device.raw();
+        // SAFETY: `raw` is alive until it is dropped below.
+        unsafe { check(ffi::rk_generator_unpark(kind, index, self.raw)) }
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        // SAFETY: made by rk_generator_park, freed once.
+        unsafe { ffi::rk_parked_free(self.raw) }
     }
 }
 

@@ -29,7 +29,24 @@ macro_rules! opaque {
         pub struct $name { _private: [u8; 0] }
     )* };
 }
-opaque!(Op, Call, RawSlots, RawArchive, RawStep);
+opaque!(Op, Call, RawSlots, RawArchive, RawStep, RawArena, RawParked);
+
+/// The place of one result of a launch (`RkPlace`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawPlace {
+    pub bytes: i64,
+    pub offset: i64,
+    pub slot: i32,
+}
+
+/// Bytes `from..to` of an arena (`RkGap`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawGap {
+    pub from: i64,
+    pub to: i64,
+}
 
 type Status = *const c_char;
 
@@ -69,9 +86,27 @@ unsafe extern "C" {
     pub fn rk_memory_read(current: *mut i64, peak: *mut i64, count: *mut i64);
     pub fn rk_memory_reset_peak();
 
+    pub fn rk_arena_new(bytes: usize, out: *mut *mut RawArena) -> Status;
+    pub fn rk_arena_free(arena: *mut RawArena);
+    pub fn rk_arena_run(
+        arena: *mut RawArena,
+        outputs: *const RawPlace,
+        n: usize,
+        gaps: *const RawGap,
+        m: usize,
+    ) -> Status;
+    pub fn rk_arena_enter(arena: *mut RawArena, rehearse: bool) -> Status;
+    pub fn rk_arena_leave(arena: *mut RawArena);
+    pub fn rk_arena_begin(arena: *mut RawArena, run: usize) -> Status;
+    pub fn rk_arena_end(arena: *mut RawArena, slots: *mut RawSlots) -> Status;
+    pub fn rk_arena_counts(arena: *mut RawArena, placed: *mut i64, outside: *mut i64, moved: *mut i64);
+
     pub fn rk_seed(kind: i32, index: i32, seed: u64) -> Status;
     pub fn rk_generator_get(kind: i32, index: i32, out: *mut RawTensor) -> Status;
     pub fn rk_generator_set(kind: i32, index: i32, state: RawTensor) -> Status;
+    pub fn rk_generator_park(kind: i32, index: i32, out: *mut *mut RawParked) -> Status;
+    pub fn rk_generator_unpark(kind: i32, index: i32, parked: *const RawParked) -> Status;
+    pub fn rk_parked_free(parked: *mut RawParked);
     pub fn rk_cuda_load(folder: *const c_char, devices: *mut i32) -> Status;
     pub fn rk_device_synchronize(kind: i32, index: i32) -> Status;
     pub fn rk_cuda_memory(index: i32, current: *mut i64, peak: *mut i64) -> Status;

@@ -1,7 +1,7 @@
 //! libtorch from Rust: the `tch` crate for tensors, and one C++ shim for what tch lacks.
 //!
 //! What the shim adds: operators by name through the boxed dispatcher ([`Operator`]), calls whose arguments are
-//! converted once ([`Prepared`]), a counting allocator ([`memory`]), generator state ([`Device`]), archives of
+//! converted once ([`Prepared`]), a counting allocator ([`memory`]) that can place what it is asked for ([`Arena`]), generator state ([`Device`]), archives of
 //! `torch.jit.trace` ([`Archive`]), their training step as eager runs it and its recording ([`EagerStep`]).
 //! `cc/shim.h` lists every symbol that crosses the border; each catches all exceptions, so errors arrive here
 //! as [`Error`].
@@ -10,6 +10,7 @@
 //! share this crate because torch should be behind one door.
 
 mod archive;
+mod arena;
 mod bytes;
 mod device;
 mod dtype;
@@ -24,7 +25,8 @@ mod step;
 mod value;
 
 pub use archive::{Archive, Attribute, load_tensors};
-pub use device::{Device, set_threads, threads};
+pub use arena::{Arena, Counts, Place, Running};
+pub use device::{Device, Parked, set_threads, threads};
 pub use dtype::Dtype;
 pub use error::{Error, ErrorKind, Result};
 pub use inputs::InputSpec;

@@ -38,6 +38,10 @@ impl Slots {
         self.len
     }
 
+    pub(crate) fn raw(&mut self) -> *mut ffi::RawSlots {
+        self.raw
+    }
+
     /// Whether there are no slots at all.
     pub fn is_empty(&self) -> bool {
         self.len == 0

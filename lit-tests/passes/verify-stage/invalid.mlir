@@ -38,3 +38,17 @@ func.func @step(%x: tensor<2xf32>) -> tensor<2xf32> attributes {rk.stage = #rk.s
   %neg = rk.run @neg(%x) : (tensor<2xf32>) -> tensor<2xf32>
   return %neg : tensor<2xf32>
 }
+
+// -----
+
+rk.node @neg cost <1000 ns, workspace 0 B> {
+^bb0(%x: tensor<2xf32>):
+  %y = rk.aten "aten.neg.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  rk.yield %y : tensor<2xf32>
+}
+// expected-note @below {{the stage of 'step' is declared here}}
+func.func @step(%x: tensor<2xf32>) -> tensor<2xf32> attributes {rk.stage = #rk.stage<lowered>, rk.arena = 0 : i64} {
+  // expected-error @below {{stage lowered: 'neg' is an rk.run, which this stage does not have}}
+  %neg = rk.run @neg(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %neg : tensor<2xf32>
+}

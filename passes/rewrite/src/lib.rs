@@ -7,7 +7,8 @@
 //! | [`anonymize`] | simplified | blocks | equal blocks are measured, planned and generated once; optional |
 //! | [`annotate_cost`] | simplified, blocks | costed | costs belong to what is planned, and that is a node |
 //! | [`rematerialize`] | costed | scheduled | the only decision, made by solvers and checked by the judge |
-//! | [`verify_stage`], [`verify_schedule`] | any, scheduled | same | contracts, checked by other code than made them |
+//! | [`lower`] | scheduled | lowered | what runs needs addresses; once they stand, no allocator is left in the loop |
+//! | [`verify_stage`], [`verify_schedule`] | any; scheduled, lowered | same | contracts, checked by other code than made them |
 //!
 //! **Invariants:** no torch. No solver is believed: the judge of `rk-plan` reads every schedule back from the IR.
 
@@ -16,7 +17,9 @@ pub mod anonymize;
 pub mod dataflow;
 mod dead;
 pub mod exit;
+pub mod lower;
 mod names;
+mod placing;
 pub mod planning;
 pub mod rematerialize;
 mod resident;
@@ -30,12 +33,13 @@ use rk_dialect::pass::{PassSpec, register_pass};
 use rk_dialect::{Attr, Op};
 
 /// Every pass, in the order of the pipeline.
-pub static PASSES: [&PassSpec; 7] = [
+pub static PASSES: [&PassSpec; 8] = [
     &dataflow::PASS,
     &simplify::PASS,
     &anonymize::PASS,
     &annotate_cost::PASS,
     &rematerialize::PASS,
+    &lower::PASS,
     &verify_stage::PASS,
     &verify_schedule::PASS,
 ];

@@ -1,4 +1,4 @@
-//! Between IR and plans: a step as a graph of numbers, and a scheduled step as a list of runs and drops.
+//! Between IR and plans: a step as a graph of numbers, and a scheduled or lowered step as a list of runs and drops.
 //!
 //! A value of the graph is one result of one node, with its bytes rounded up to the module's alignment. Arguments and
 //! constants are resident and are not values. Order that data does not show is put into zero-byte tokens:
@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rk_dialect::diagnostic::Diagnostic;
-use rk_dialect::ops::{self, AtenOp, DropOp, NodeOp, RunOp, StepOp};
+use rk_dialect::ops::{self, AtenOp, BufferOp, DropOp, Execution, NodeOp, RunOp, StepOp};
 use rk_dialect::{Op, Value, types};
 use rk_plan::{
     Bytes, Graph, GraphBuilder, Kind, NodeId, NodeSpec, OutputSpec, Schedule, Step, Time, ValueId,
@@ -24,7 +24,9 @@ pub struct Problem<'c> {
     /// Per node of the graph, the op.
     pub nodes: Vec<NodeOp<'c>>,
     /// Per node of the graph, its first run.
-    pub runs: Vec<RunOp<'c>>,
+    pub runs: Vec<Execution<'c>>,
+    /// What each value is: the result, by number, of a node.
+    made: HashMap<Value<'c>, (&'c str, usize)>,
     /// Per node and result, the value.
     values: HashMap<Origin, ValueId>,
     places: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
@@ -43,19 +45,23 @@ struct Access<'c> {
 }
 
 impl<'c> Problem<'c> {
-    /// Reads a step at stage `costed` or `scheduled`. Nodes stand in the module in their original order.
+    /// Reads a step at stage `costed`, `scheduled` or `lowered`. Nodes stand in the module in their original order.
     ///
     /// # Errors
     /// What the verifier of the stage would refuse, and sums beyond 64 bits, at the op.
     pub fn of(step: StepOp<'c>, module: Op<'c>) -> Result<Self, Diagnostic<'c>> {
         let places = ops::nodes_by_symbol(module);
-        let mut first: Vec<Option<RunOp<'c>>> = vec![None; places.len()];
-        for run in step.body().ops().into_iter().filter_map(RunOp::of).filter(|run| !run.is_again()) {
+        let mut first: Vec<Option<Execution<'c>>> = vec![None; places.len()];
+        let mut made = HashMap::new();
+        for run in step.body().ops().into_iter().filter_map(Execution::of) {
             let Some(&(place, _)) = places.get(run.symbol()) else { return Err(no_such_node(run)) };
-            first[place] = Some(run);
+            if !run.is_again() {
+                first[place] = Some(run);
+            }
+            made.extend(run.outputs().into_iter().zip((0..).map(|number| (run.symbol(), number))));
         }
         // Nodes of other steps in the same module do not belong to this problem.
-        let runs: Vec<RunOp<'c>> = first.into_iter().flatten().collect();
+        let runs: Vec<Execution<'c>> = first.into_iter().flatten().collect();
         let order: HashMap<&str, usize> =
             runs.iter().enumerate().map(|(at, run)| (run.symbol(), at)).collect();
         let places: BTreeMap<&'c str, (usize, NodeOp<'c>)> = places
@@ -63,7 +69,7 @@ impl<'c> Problem<'c> {
             .filter_map(|(symbol, (_, node))| Some((symbol, (*order.get(symbol)?, node))))
             .collect();
         let nodes: Vec<NodeOp<'c>> = runs.iter().map(|run| places[run.symbol()].1).collect();
-        let mut problem = Problem { graph: placeholder(), nodes, runs, values: HashMap::new(), places };
+        let mut problem = Problem { graph: placeholder(), nodes, runs, made, values: HashMap::new(), places };
         problem.graph = problem.build(step, module)?;
         Ok(problem)
     }
@@ -185,9 +191,8 @@ impl<'c> Problem<'c> {
 
     /// The node and result number that a value is an instance of; `None` for what is resident.
     fn origin(&self, value: Value<'c>) -> Option<Origin> {
-        let (op, number) = value.producer()?;
-        let run = RunOp::of(op)?;
-        Some((self.places.get(run.symbol())?.0, number))
+        let &(symbol, number) = self.made.get(&value)?;
+        Some((self.places.get(symbol)?.0, number))
     }
 
     /// The value of the graph that an SSA value is an instance of.
@@ -195,22 +200,36 @@ impl<'c> Problem<'c> {
         self.values.get(&self.origin(value)?).copied()
     }
 
+    /// The node of the graph that has this symbol.
+    pub fn node_of(&self, symbol: &str) -> Option<NodeId> {
+        self.places.get(symbol).map(|&(place, _)| NodeId::from_index(place))
+    }
+
     /// The value of the graph that is result `index` of a node.
     pub fn result(&self, node: NodeId, index: usize) -> Option<ValueId> {
         self.values.get(&(node.index(), index)).copied()
     }
 
-    /// Reads the runs and drops of a scheduled step.
+    /// Reads the runs and drops of a scheduled step; in a lowered one, a buffer is dropped after its last use.
     ///
     /// # Errors
     /// A run of a node that the problem does not have.
     pub fn schedule_of(&self, step: StepOp<'c>) -> Result<Schedule, Diagnostic<'c>> {
         let mut steps = Vec::new();
-        for op in step.body().ops() {
-            if let Some(run) = RunOp::of(op) {
-                let Some(&(place, _)) = self.places.get(run.symbol()) else { return Err(no_such_node(run)) };
+        let ops = step.body().ops();
+        let mut last_uses = last_uses(&ops);
+        for (at, op) in ops.into_iter().enumerate() {
+            if let Some(run) = Execution::of(op) {
+                let Some(&(place, node)) = self.places.get(run.symbol()) else {
+                    return Err(no_such_node(run));
+                };
+                let handed = node.overwrites().filter(|_| run.is_overwrite());
+                let handed = handed.and_then(|index| run.inputs().get(index).copied());
                 let node = NodeId::from_index(place);
                 steps.push(Step::Run { node, again: run.is_again(), overwrite: run.is_overwrite() });
+                let dead = last_uses.remove(&at).unwrap_or_default().into_iter();
+                let dead = dead.filter(|value| Some(*value) != handed);
+                steps.extend(dead.filter_map(|value| self.value_of(value)).map(Step::Drop));
             } else if let Some(value) = DropOp::of(op).and_then(DropOp::value) {
                 // Saved generator states are accounted for by the judge itself.
                 steps.extend(self.value_of(value).map(Step::Drop));
@@ -298,12 +317,29 @@ impl Order {
     }
 }
 
-/// An argument or a constant of the step.
-fn is_resident(value: Value<'_>) -> bool {
-    value.producer().is_none_or(|(op, _)| RunOp::of(op).is_none() && AtenOp::of(op).is_none())
+/// By place, the buffers of a lowered step that this op is the last to use, in order of the ops that make them. What is
+/// returned, also through views, has no last use.
+fn last_uses<'c>(ops: &[Op<'c>]) -> HashMap<usize, Vec<Value<'c>>> {
+    let mut last: HashMap<Value<'c>, usize> = HashMap::new();
+    for (at, op) in ops.iter().enumerate() {
+        last.extend(op.operands().into_iter().map(|operand| (views::base(operand), at)));
+    }
+    let mut ends: HashMap<usize, Vec<Value<'c>>> = HashMap::new();
+    for value in ops.iter().filter_map(|&op| BufferOp::of(op)?.value()) {
+        if let Some(&at) = last.get(&value).filter(|&&at| Execution::of(ops[at]).is_some()) {
+            ends.entry(at).or_default().push(value);
+        }
+    }
+    ends
 }
 
-fn no_such_node(run: RunOp<'_>) -> Diagnostic<'_> {
+/// An argument or a constant of the step.
+fn is_resident(value: Value<'_>) -> bool {
+    let made = |op: Op<'_>| RunOp::of(op).is_some() || AtenOp::of(op).is_some() || BufferOp::of(op).is_some();
+    value.producer().is_none_or(|(op, _)| !made(op))
+}
+
+fn no_such_node(run: Execution<'_>) -> Diagnostic<'_> {
     Diagnostic::error(run.op().location(), format!("there is no rk.node '@{}'", run.symbol()))
 }
 

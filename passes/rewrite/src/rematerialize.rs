@@ -260,7 +260,7 @@ fn no_plan<'c>(
 }
 
 /// Writes the schedule down: runs, re-runs and drops, then the views that feed the return.
-fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
+pub(crate) fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
     let Some(end) = step.body().terminator() else { return };
     let old: Vec<Op<'c>> = step.body().ops();
     let mut runs_left = vec![0usize; problem.nodes.len()];

@@ -1,49 +1,74 @@
-//! `--rk-verify-schedule`: reads a scheduled step back and lets the judge of `rk-plan` decide.
+//! `--rk-verify-schedule`: reads a scheduled or lowered step back and lets the judge of `rk-plan` decide.
 //!
 //! # Before and after
 //! The IR is not changed. A legal schedule gives a remark with its peak; an illegal one an error that names the law.
 //!
+//! # How
+//! A lowered step is read as the schedule that it carries out, and its addresses as a layout of what the judge says lives when:
+//! S7 then means that no two places that are needed at once overlap, and the remark names the size of the arena.
+//!
 //! # Contract
-//! Needs `scheduled`. S1 to S7 hold afterwards, S7 for the budget in `rk.budget`.
+//! Needs `scheduled` or `lowered`. S1 to S7 hold afterwards, S7 for the budget in `rk.budget`.
 //!
 //! # Not here
 //! S8, which needs the numbers: `rk-run --check`.
 
 use rk_dialect::diagnostic::{Diagnostic, Failure};
+use rk_dialect::ops::StepOp;
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Attr, Stage};
-use rk_plan::{Bytes, Step, judge_schedule, readable};
+use rk_dialect::{Attr, Op, Stage};
+use rk_plan::arena::check_no_overlap;
+use rk_plan::{Bytes, Trace, judge_schedule, readable};
 
+use crate::placing;
 use crate::planning::Problem;
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
     name: "VerifySchedule",
     argument: "rk-verify-schedule",
-    description: "Judges a scheduled step by the laws S1 to S7",
+    description: "Judges a scheduled or lowered step by the laws S1 to S7",
     options: &[],
     run: |cx| run(cx),
 };
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
-    for step in cx.steps_at(Stage::Scheduled) {
+    for step in cx.steps().into_iter().filter(|step| step.stage() >= Stage::Scheduled) {
         cx.at(step.op());
-        let problem = Problem::of(step, cx.module())?;
-        let schedule = problem.schedule_of(step)?;
-        let budget =
-            step.op().get("rk.budget").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
-        let trace = judge_schedule(&problem.graph, &schedule, budget.map(Bytes))
-            .map_err(|illegal| Diagnostic::error(step.op().location(), illegal.describe(&problem.graph)))?;
-        let again = schedule.0.iter().filter(|line| matches!(line, Step::Run { again: true, .. })).count();
-        let limit =
-            budget.map_or("no budget".to_owned(), |bytes| format!("budget {}", readable(Bytes(bytes))));
+        let trace = judge(step, cx.module())?;
+        let (runs, again) = placing::launches(step);
+        let limit = number(step, "rk.budget")
+            .map_or("no budget".to_owned(), |b| format!("budget {}", readable(Bytes(b))));
+        let lowered = number(step, "rk.arena").filter(|_| step.stage() == Stage::Lowered);
+        let arena = lowered.map_or(String::new(), |bytes| format!(", arena {}", readable(Bytes(bytes))));
         let message = format!(
-            "'{}' is legal: peak {}, {limit}, {} runs, {again} of them again",
+            "'{}' is legal: peak {}{arena}, {limit}, {runs} runs, {again} of them again",
             step.symbol(),
             readable(trace.peak),
-            problem.nodes.len() + again,
         );
         Diagnostic::remark(step.op().location(), message).report();
     }
     Ok(())
+}
+
+fn number(step: StepOp<'_>, name: &str) -> Option<u64> {
+    step.op().get(name).and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok())
+}
+
+/// What the judge says of a scheduled or lowered step, its addresses included.
+///
+/// # Errors
+/// The first law that is broken.
+pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Trace, Diagnostic<'c>> {
+    let problem = Problem::of(step, module)?;
+    let schedule = problem.schedule_of(step)?;
+    let budget = number(step, "rk.budget").map(Bytes);
+    let refuse = |message: String| Diagnostic::error(step.op().location(), message);
+    let trace = judge_schedule(&problem.graph, &schedule, budget)
+        .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
+    if step.stage() == Stage::Lowered {
+        let arena = placing::read_back(&problem, step, module, &schedule, &trace)?;
+        check_no_overlap(&arena).map_err(|misplaced| refuse(format!("S7: {misplaced}")))?;
+    }
+    Ok(trace)
 }

@@ -4,11 +4,13 @@
 //! The IR is not changed. What breaks the contract is an error at the op that breaks it.
 //!
 //! # Contract
-//! Needs any stage; the table in docs/ir.md says what each promises. The laws of `scheduled` are MLIR verifiers already,
-//! and `--rk-verify-schedule` judges S7.
+//! Needs any stage; the table in docs/ir.md says what each promises. The laws of `scheduled` and `lowered` are MLIR
+//! verifiers already, and `--rk-verify-schedule` judges S7.
 
 use rk_dialect::diagnostic::{Diagnostic, Failure};
-use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, RunOp, StepOp, WriteOp};
+use rk_dialect::ops::{
+    self, AtenOp, BufferOp, ConstantOp, DropOp, LaunchOp, LoadStateOp, RunOp, SaveStateOp, StepOp, WriteOp,
+};
 use rk_dialect::pass::{PassContext, PassSpec};
 use rk_dialect::{Op, Stage, Value};
 
@@ -55,13 +57,18 @@ fn ops_belong(step: StepOp<'_>) -> Result<(), Diagnostic<'_>> {
                 Stage::Dataflow => AtenOp::of(op).is_some() || WriteOp::of(op).is_some(),
                 Stage::Simplified | Stage::Blocks | Stage::Costed => RunOp::of(op).is_some() || is_view(op),
                 Stage::Scheduled => RunOp::of(op).is_some() || DropOp::of(op).is_some() || is_view(op),
-                Stage::Lowered => true,
+                Stage::Lowered => is_lowered(op) || is_view(op),
             };
         if !belongs {
             return Err(refuse(step, op, &format!("is an {}, which this stage does not have", op.name())));
         }
     }
     Ok(())
+}
+
+fn is_lowered(op: Op<'_>) -> bool {
+    let copies = SaveStateOp::of(op).is_some() || LoadStateOp::of(op).is_some();
+    BufferOp::of(op).is_some() || LaunchOp::of(op).is_some() || copies
 }
 
 fn is_view(op: Op<'_>) -> bool {

@@ -5,6 +5,7 @@
 //! Not here: pass or solver code. What a number means is defined by the tool that prints it.
 
 mod classes;
+mod lowered;
 mod models;
 mod ratios;
 mod report;
@@ -29,6 +30,8 @@ struct Cli {
 enum Experiment {
     /// Import, plan, run and check every model at every budget.
     Models(models::Options),
+    /// The same, lowered: size of the arena, allocations outside of it, time against eager and against the prediction.
+    Lowered(lowered::Options),
     /// Cost of importing, of the passes and of running, as ratios to eager PyTorch.
     Ratios(ratios::Options),
     /// Equal blocks: counts, measuring and planning per class, and what finding them costs.
@@ -49,6 +52,7 @@ struct Common {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().experiment {
         Experiment::Models(options) => models::run(&options),
+        Experiment::Lowered(options) => lowered::run(&options),
         Experiment::Ratios(options) => ratios::run(&options),
         Experiment::Classes(options) => classes::run(&options),
     }

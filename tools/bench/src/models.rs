@@ -12,7 +12,7 @@ use crate::report::{Table, mib, publish};
 use crate::toolbox::{archive, tool};
 
 /// The models of `examples/models.py` that the table shows.
-const MODELS: &str = "resnet18,resnet50,vgg11,densenet121,inception_v3,mobilenet_v2,regnet_x_400mf,vit_b_16,\
+pub const MODELS: &str = "resnet18,resnet50,vgg11,densenet121,inception_v3,mobilenet_v2,regnet_x_400mf,vit_b_16,\
                       gpt2_4,gpt2_12,bert,transformer_encoder,transformer,lstm,unet,mlp_mixer";
 
 #[derive(clap::Args)]
@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut failures = 0;
     for model in &options.models {
         eprintln!("{model}: import");
-        let raw = match import(options, model) {
+        let raw = match import(&options.common, options.measure, model) {
             Ok(raw) => raw,
             Err(error) => {
                 failures += 1;
@@ -84,11 +84,11 @@ fn row_of_failure(model: &str, budget: &str, error: &anyhow::Error) -> Vec<Strin
 }
 
 /// Imports a model once; the costs are measured in the same process as the recording.
-fn import(options: &Options, model: &str) -> Result<String> {
-    let pt = archive(&options.common.cache, model)?;
-    let raw = options.common.cache.join(format!("{model}.mlir")).display().to_string();
+pub fn import(common: &crate::Common, measure: u32, model: &str) -> Result<String> {
+    let pt = archive(&common.cache, model)?;
+    let raw = common.cache.join(format!("{model}.mlir")).display().to_string();
     let pt = pt.display().to_string();
-    let measure = options.measure.to_string();
+    let measure = measure.to_string();
     let done = tool("rk-import", &[&pt, "--measure", &measure, "-o", &raw])?;
     if done.code != 0 {
         bail!("rk-import: {}", done.reason());
@@ -152,12 +152,7 @@ struct Plan {
 /// Reads what the planner says of its plan from the attributes of the scheduled function.
 fn schedule_attributes(path: &Path) -> Result<Plan> {
     let text = std::fs::read_to_string(path)?;
-    let after = |key: &str| {
-        let at = text.find(&format!("{key} = ")).with_context(|| format!("{}: no {key}", path.display()))?;
-        let value = &text[at + key.len() + 3..];
-        let end = value.find([',', '}', ' ', '\n']).unwrap_or(value.len());
-        Ok::<_, anyhow::Error>(value[..end].trim_matches('"').to_owned())
-    };
+    let after = |key: &str| attribute(&text, key).with_context(|| path.display().to_string());
     let nanos = |key: &str| Ok::<f64, anyhow::Error>(after(key)?.parse()?);
     let (base, time, bound) = (nanos("rk.base_time")?, nanos("rk.time")?, nanos("rk.lower_bound")?);
     Ok(Plan {
@@ -165,4 +160,15 @@ fn schedule_attributes(path: &Path) -> Result<Plan> {
         overhead: 100.0 * (time - base) / base,
         gap: 100.0 * (time - bound.max(base)) / base,
     })
+}
+
+/// The value of an attribute in the text of a module.
+///
+/// # Errors
+/// When there is none of this name.
+pub fn attribute(text: &str, key: &str) -> Result<String> {
+    let at = text.find(&format!("{key} = ")).with_context(|| format!("no attribute {key}"))?;
+    let value = &text[at + key.len() + 3..];
+    let end = value.find([',', '}', ' ', '\n']).unwrap_or(value.len());
+    Ok(value[..end].trim_matches('"').to_owned())
 }

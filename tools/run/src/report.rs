@@ -9,12 +9,16 @@ use serde_json::{Value, json};
 pub fn json(plan: &Plan, report: &Report) -> String {
     let verdict = report.verdict.as_ref();
     let difference = verdict.and_then(|v| v.difference.as_ref());
+    let counts = report.measured.counts;
     let max_abs = verdict.map(|_| difference.map_or(0.0, |d| d.max_abs));
     let object = json!({
         "budget_bytes": plan.budget_bytes,
         "planned_peak_bytes": plan.planned_peak_bytes,
         "measured_peak_bytes": report.measured.peak_bytes,
         "arena_bytes": plan.arena_bytes,
+        "outside_allocations": counts.map(|c| c.outside),
+        "placed_allocations": counts.map(|c| c.placed),
+        "moved_results": counts.map(|c| c.moved),
         "step_seconds": report.step_seconds,
         "baseline_step_seconds": report.baseline_step_seconds,
         "baseline_peak_bytes": report.baseline_peak_bytes,
@@ -50,6 +54,10 @@ pub fn table(plan: &Plan, report: &Report) -> String {
         ("planned peak", bytes(plan.planned_peak_bytes)),
         ("measured peak", format!("{} at {}", bytes(report.measured.peak_bytes), report.measured.peak_node)),
     ];
+    if let (Some(arena), Some(counts)) = (plan.arena_bytes, report.measured.counts) {
+        let text = format!("{}, {} allocations outside", bytes(arena), counts.outside);
+        rows.push(("arena", text));
+    }
     if let Some(peak) = report.baseline_peak_bytes {
         rows.push(("peak without second runs", bytes(peak)));
     }

@@ -7,6 +7,7 @@ mod steps;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rk_step::file::seal;
 use rk_step::{Instr, Run, Source, Step};
 use steps::{Fool, network, two_masks};
 
@@ -157,10 +158,11 @@ fn bad_files() {
     let folder = Folder::new()
         .text("half.rkx", &text[..text.len() / 2])
         .text("ir.mlir", "module {}\n")
-        .text("new.rkx", &text.replace("\"version\": 1", "\"version\": 2"))
-        .text("broken.rkx", &text.replace("\"outputs\": [17", "\"outputs\": [99999"))
-        .text("index.rkx", &text.replace("{\"drop\":15}", "{\"drop\":0}"));
-    let files = ["half.rkx", "ir.mlir", "new.rkx", "broken.rkx", "index.rkx", "absent.rkx"];
+        .text("new.rkx", &text.replace("\"version\": 2", "\"version\": 3"))
+        .text("flipped.rkx", &text.replace("\"slots\": 2", "\"slots\": 3"))
+        .text("broken.rkx", &seal(&text.replace("\"outputs\": [17", "\"outputs\": [99999")))
+        .text("index.rkx", &seal(&text.replace("{\"drop\":15}", "{\"drop\":0}")));
+    let files = ["half.rkx", "ir.mlir", "new.rkx", "flipped.rkx", "broken.rkx", "index.rkx", "absent.rkx"];
     insta::assert_snapshot!(files.map(|f| folder.fails(&[f])).join("\n"));
 }
 

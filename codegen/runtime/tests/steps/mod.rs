@@ -1,6 +1,9 @@
 //! Steps written by hand: a small network with everything that is hard (dropout, batch norm with effects, a counter,
 //! an in-place node, a constant, an output that is a view), and a scheduler that makes foolish but legal schedules.
 
+#[allow(dead_code)]
+pub mod layout;
+
 use std::collections::BTreeMap;
 
 use rk_step::{
@@ -48,6 +51,7 @@ impl Builder {
             nodes: vec![],
             program,
             outputs: vec![],
+            layout: None,
         };
         Self { step }
     }

@@ -107,6 +107,7 @@ fn monolith(recording: &Recording) -> Step {
     Step {
         name: "recorded".into(),
         source: None,
+        layout: None,
         device: "cpu".into(),
         alignment: 64,
         plan: Plan::default(),

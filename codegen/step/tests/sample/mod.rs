@@ -2,8 +2,8 @@
 //! Kept whole it peaks at 16 KiB; with a budget of 12 KiB `norm` is dropped early and run again.
 
 use rk_step::{
-    Arg, ArgValue, Call, DType, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole, Plan, Program,
-    Role, Run, Slot, Step, TensorSpec,
+    Arg, ArgValue, Call, DType, Instr, Launch, Layout, Local, Node, NodeId, NodeOutput, Output, OutputRole,
+    Place, Plan, Program, Role, Run, Slot, Space, Step, TensorSpec,
 };
 
 pub fn spec(shape: &[i64]) -> TensorSpec {
@@ -95,5 +95,31 @@ pub fn block() -> Step {
             outputs: vec![Slot(5)],
         },
         outputs: vec![Output { role: OutputRole::Output, name: "0".into() }],
+        layout: None,
     }
+}
+
+/// The block at addresses: `up` at 0, `norm` and what follows it behind.
+#[allow(dead_code)]
+pub fn lowered() -> Step {
+    let offsets = [(1, 8192, 4096), (2, 0, 8192), (3, 8192, 4096), (4, 0, 4096), (5, 4096, 4096)];
+    let places = offsets.map(|(slot, offset, bytes)| Place {
+        slot: Slot(slot),
+        space: Space::Arena,
+        offset,
+        bytes,
+        spec: Some(spec(&[bytes as i64 / 4])),
+    });
+    let launch = |instr| Launch { instr, workspace_offset: 0, workspace_bytes: 0, stream: 0 };
+    let mut step = block();
+    step.layout = Some(Layout {
+        target: "cpu".into(),
+        chip: None,
+        arena_bytes: 12 << 10,
+        gradient_bytes: 0,
+        places: places.to_vec(),
+        launches: [0, 1, 3, 5, 6].map(launch).to_vec(),
+    });
+    step.plan.arena_bytes = Some(12 << 10);
+    step
 }

@@ -1,0 +1,234 @@
+//! `--rk-lower`: from `scheduled` to `lowered`. Gives every value an address, and turns runs into kernel launches.
+//!
+//! # Before and after
+//! ```mlir
+//! %norm = rk.run @norm(%x) : (tensor<32x32xf32>) -> tensor<32x32xf32>
+//! %up = rk.run @up(%norm) : (tensor<32x32xf32>) -> tensor<64x32xf32>
+//! rk.drop %norm : tensor<32x32xf32>
+//! ==>
+//! %norm = rk.buffer arena[0] : tensor<32x32xf32>
+//! rk.launch @norm(%x) into(%norm) stream(0) : (tensor<32x32xf32>) -> tensor<32x32xf32>
+//! %up = rk.buffer arena[4096] : tensor<64x32xf32>
+//! rk.launch @up(%norm) into(%up) stream(0) : (tensor<32x32xf32>) -> tensor<64x32xf32>
+//! ```
+//!
+//! # How
+//! `rk-plan` packs the schedule into an arena ([`crate::placing`]): values, workspaces and kept generator states. Arguments and
+//! constants stay where they are; gradients have a space of their own, because they outlive the step. Saving and replaying
+//! random state becomes explicit copies. Drops vanish: a place is free after its last use. Stages that are missing are
+//! run first: with a budget the step is planned for it, without one it keeps everything, in its original order.
+//!
+//! # Contract
+//! Needs any stage, establishes `lowered`: S1 to S7 hold on addresses. Leaves lowered steps alone.
+//!
+//! # Not here
+//! Which layout is good (`passes/plan`), code for kernels, execution (`codegen`).
+
+use std::collections::HashMap;
+
+use rk_dialect::create::{self, NewLaunch};
+use rk_dialect::diagnostic::{Diagnostic, Failure};
+use rk_dialect::ops::{ConstantOp, DropOp, RunOp, Space, StepOp};
+use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
+use rk_dialect::{At, Attr, Op, Stage, Type, Value};
+use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
+
+use crate::placing::Placement;
+use crate::planning::Problem;
+use crate::rematerialize::carry_out;
+use crate::{exit, resident, verify_schedule};
+
+/// The pass.
+pub static PASS: PassSpec = PassSpec {
+    name: "Lower",
+    argument: "rk-lower",
+    description: "Gives every value an address in one arena, and turns runs into kernel launches",
+    options: &[
+        OptionSpec { name: "target", default: "", help: "cpu or cuda; without it, the device of the module" },
+        OptionSpec { name: "chip", default: "", help: "sm_80, sm_90, ...: the GPU, for target=cuda" },
+        OptionSpec {
+            name: "budget",
+            default: "",
+            help: "as for rematerialize, for a step that is not scheduled yet; without it, nothing runs twice",
+        },
+    ],
+    run: |cx| run(cx),
+};
+
+/// What machines the launches are for.
+struct Target {
+    device: String,
+    chip: Option<String>,
+}
+
+fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
+    let target = target(cx).inspect_err(|_| exit::set(exit::BAD_OPTION))?;
+    let missing = |stage: Stage| cx.steps().iter().any(|step| step.stage() < stage);
+    let budget = cx.option("budget");
+    if missing(Stage::Scheduled) && !budget.is_empty() {
+        cx.run_passes(&format!("rematerialize{{budget={budget}}}"))?;
+    } else if missing(Stage::Costed) {
+        cx.run_passes("rk-dataflow,rk-simplify,rk-anonymize,rk-annotate-cost")?;
+    }
+    for step in cx.steps() {
+        cx.at(step.op());
+        if step.stage() == Stage::Costed {
+            keep_all(step, cx.module())?;
+        }
+        if step.stage() == Stage::Scheduled {
+            lower(step, cx.module(), &target)?;
+        }
+    }
+    Ok(())
+}
+
+fn target<'c>(cx: &PassContext<'c>) -> Result<Target, Failure<'c>> {
+    let module = cx.module();
+    let refuse = |message: String| Err(Diagnostic::error(module.location(), message).into());
+    let recorded = crate::device(module);
+    let recorded = recorded.split(':').next().unwrap_or_default().to_owned();
+    let (wanted, chip) = (cx.option("target"), cx.option("chip"));
+    let device = if wanted.is_empty() { recorded.clone() } else { wanted };
+    if !["cpu", "cuda"].contains(&device.as_str()) {
+        return refuse(format!("target '{device}' is neither cpu nor cuda"));
+    }
+    if device != recorded {
+        return refuse(format!(
+            "the step was recorded on {recorded}, its kernels and workspaces are not those of {device}; import it again with --device {device}"
+        ));
+    }
+    let number = chip.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
+    match (device.as_str(), chip.is_empty(), number) {
+        ("cpu", false, _) => refuse(format!("chip '{chip}' is a GPU, the target is cpu")),
+        (_, true, _) => Ok(Target { chip: (device == "cuda").then(|| "sm_90".to_owned()), device }),
+        (_, _, Some(70..)) => Ok(Target { chip: Some(chip), device }),
+        _ => refuse(format!("chip '{chip}' is no GPU that can be compiled for, such as sm_80 or sm_90")),
+    }
+}
+
+/// The schedule without rematerialization: the original order, every value dropped at its last use.
+fn keep_all<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<(), Failure<'c>> {
+    let problem = Problem::of(step, module)?;
+    let schedule = Schedule::from_sequence(&problem.graph, &Sequence::base(&problem.graph))
+        .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
+    carry_out(step, &problem, &schedule);
+    step.set_stage(Stage::Scheduled);
+    let trace = base_trace(&problem.graph);
+    let bytes = [("rk.peak", trace.peak.0), ("rk.base_peak", trace.peak.0)];
+    let times = [("rk.time", trace.time.0), ("rk.base_time", trace.time.0)];
+    let resident = [("rk.resident", resident::bytes(step, module).0)];
+    for (name, value) in bytes.into_iter().chain(times).chain(resident) {
+        set(step, name, value);
+    }
+    Ok(())
+}
+
+fn set(step: StepOp<'_>, name: &str, value: u64) {
+    step.op().set(name, Attr::i64(step.op().context(), i64::try_from(value).unwrap_or(i64::MAX)));
+}
+
+fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
+    Diagnostic::error(
+        step.op().location(),
+        format!("the schedule of '{}' breaks a law: {what}", step.symbol()),
+    )
+}
+
+fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Failure<'c>> {
+    let problem = Problem::of(step, module)?;
+    let schedule = problem.schedule_of(step)?;
+    let trace = judge_schedule(&problem.graph, &schedule, None)
+        .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
+    let number = |name: &str| step.op().get(name).and_then(Attr::as_i64).and_then(|n| u64::try_from(n).ok());
+    let (promised, budget) = (number("rk.arena"), number("rk.budget"));
+    let limit = promised.into_iter().chain(budget).min();
+    let placement = Placement::of(&problem, step, module, &schedule, &trace, limit)?;
+    write(step, &problem, &placement);
+    step.set_stage(Stage::Lowered);
+    set(step, "rk.arena", placement.arena);
+    set(step, "rk.gradients", placement.gradients);
+    step.op().set("rk.target", Attr::string(step.op().context(), &target.device));
+    if let Some(chip) = &target.chip {
+        step.op().set("rk.chip", Attr::string(step.op().context(), chip));
+    }
+    if let Some(budget) = budget.filter(|&budget| placement.arena > budget) {
+        let message = format!(
+            "the arena of '{}' takes {} bytes, {} more than the budget: its values fit, no layout that fits was found",
+            step.symbol(),
+            placement.arena,
+            readable(Bytes(placement.arena - budget)),
+        );
+        Diagnostic::warning(step.op().location(), message).report();
+    }
+    // What was written is read back and judged by other code.
+    verify_schedule::judge(step, module)?;
+    Ok(())
+}
+
+/// Replaces runs by launches, drops by nothing.
+fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement) {
+    let Some(end) = step.body().terminator() else { return };
+    let old: Vec<Op<'c>> = step.body().ops();
+    let mut now: HashMap<Value<'c>, Value<'c>> = HashMap::new();
+    let runs = old.iter().copied().filter_map(RunOp::of);
+    runs.enumerate().for_each(|(at, run)| launch(problem, placement, at, run, &mut now, end));
+    let is_gone = |op: &Op<'c>| RunOp::of(*op).is_some() || DropOp::of(*op).is_some();
+    let (gone, kept): (Vec<Op<'c>>, Vec<Op<'c>>) = old.into_iter().partition(is_gone);
+    for op in kept.into_iter().filter(|&op| ConstantOp::of(op).is_none()) {
+        if op != end {
+            op.move_to(At::Before(end));
+        }
+        let operands: Vec<_> = op.operands().iter().map(|value| *now.get(value).unwrap_or(value)).collect();
+        op.set_operands(&operands);
+    }
+    gone.into_iter().rev().for_each(Op::erase);
+}
+
+/// One run as buffers, copies of random state, and a launch.
+fn launch<'c>(
+    problem: &Problem<'c>,
+    placement: &Placement,
+    at: usize,
+    run: RunOp<'c>,
+    now: &mut HashMap<Value<'c>, Value<'c>>,
+    end: Op<'c>,
+) {
+    let (place, location) = (At::Before(end), run.op().location());
+    let buffer = |(space, offset): (Space, u64), ty: Type<'c>| {
+        let made = create::buffer(space, offset, ty, place, location);
+        made.value().expect("a buffer has one result")
+    };
+    let mut outputs = Vec::new();
+    for output in run.outputs() {
+        let made = buffer(placement.value(at, problem.value_of(output)), output.ty());
+        now.insert(output, made);
+        outputs.push(made);
+    }
+    let generator = Type::generator(end.context());
+    if let Some(state) = run.generator_result() {
+        let offset = problem.node_of(run.symbol()).map_or(0, |node| placement.state(node));
+        let made = buffer((Space::Arena, offset), generator);
+        now.insert(state, made);
+        create::save_state(made, place, location);
+    }
+    let replayed = run.generator_operand().and_then(|state| now.get(&state).copied());
+    let parked = replayed.map(|state| {
+        let parked = buffer((Space::Parking, 0), generator);
+        create::save_state(parked, place, location);
+        create::load_state(state, place, location);
+        parked
+    });
+    let new = NewLaunch {
+        symbol: run.symbol().to_owned(),
+        inputs: run.inputs().iter().map(|value| *now.get(value).unwrap_or(value)).collect(),
+        outputs,
+        again: run.is_again(),
+        overwrite: run.is_overwrite(),
+        workspace: placement.workspace(at),
+        stream: 0,
+    };
+    new.insert(place, location);
+    if let Some(parked) = parked {
+        create::load_state(parked, place, location);
+    }
+}

@@ -1,0 +1,198 @@
+//! Addresses of a schedule: the arena's from `rk-plan`, the gradients' one after the other. And the way back: a lowered step
+//! as an arena, for the checker of `rk-plan`, which shares no code with the packer.
+
+use std::collections::HashMap;
+
+use rk_dialect::diagnostic::Diagnostic;
+use rk_dialect::ops::{BufferOp, Execution, LaunchOp, Space, StepOp};
+use rk_dialect::{Attr, Op};
+use rk_plan::arena::{self, Arena, Buffer, Owner};
+use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId};
+
+use crate::planning::Problem;
+use crate::views;
+
+/// How much longer the packer may search when its first layout misses the budget.
+const MORE_EFFORT: u64 = 20 * arena::EFFORT;
+
+/// Where everything lies. Steps count runs.
+pub struct Placement {
+    /// Bytes of the arena.
+    pub arena: u64,
+    /// Bytes of the gradient space.
+    pub gradients: u64,
+    values: HashMap<(usize, ValueId), u64>,
+    gradient_of: HashMap<ValueId, u64>,
+    workspaces: HashMap<usize, (u64, u64)>,
+    states: HashMap<NodeId, u64>,
+}
+
+impl Placement {
+    /// Packs a schedule. `promised` is the size that the planner found for it, if it did.
+    ///
+    /// # Errors
+    /// A layout that the checker refuses, which is a bug.
+    pub fn of<'c>(
+        problem: &Problem<'c>,
+        step: StepOp<'c>,
+        module: Op<'c>,
+        schedule: &Schedule,
+        trace: &Trace,
+        promised: Option<u64>,
+    ) -> Result<Self, Diagnostic<'c>> {
+        let alignment = crate::alignment(module);
+        let (graph, sequence) = (&problem.graph, schedule.sequence());
+        let mut packed = arena::pack_with(graph, &sequence, trace, Bytes(alignment), arena::EFFORT);
+        if promised.is_some_and(|promised| packed.size.0 > promised) {
+            let more = arena::pack_with(graph, &sequence, trace, Bytes(alignment), MORE_EFFORT);
+            packed = if more.size < packed.size { more } else { packed };
+        }
+        arena::check_no_overlap(&packed)
+            .map_err(|misplaced| Diagnostic::error(step.op().location(), format!("S7: {misplaced}")))?;
+        let (gradient_of, gradients) = gradients(problem, step, alignment);
+        let mut placement = Self {
+            arena: packed.size.0,
+            gradients,
+            values: HashMap::new(),
+            gradient_of,
+            workspaces: HashMap::new(),
+            states: HashMap::new(),
+        };
+        for buffer in &packed.buffers {
+            let offset = buffer.offset.0;
+            match buffer.owner {
+                Owner::Instance(_, value) => {
+                    placement.values.insert((buffer.start, value), offset);
+                }
+                Owner::Workspace(at) => {
+                    let bytes = buffer.bytes.0.next_multiple_of(alignment);
+                    placement.workspaces.insert(at, (offset, bytes));
+                }
+                Owner::State(node) => {
+                    placement.states.insert(node, offset);
+                }
+            }
+        }
+        Ok(placement)
+    }
+
+    /// The place of the instance of a value that the run at `step` makes. What counts no bytes lies at the start.
+    pub fn value(&self, step: usize, value: Option<ValueId>) -> (Space, u64) {
+        let Some(value) = value else { return (Space::Arena, 0) };
+        match self.gradient_of.get(&value) {
+            Some(&offset) => (Space::Gradients, offset),
+            None => (Space::Arena, self.values.get(&(step, value)).copied().unwrap_or(0)),
+        }
+    }
+
+    /// Offset and bytes of the workspace of the run at `step`.
+    pub fn workspace(&self, step: usize) -> Option<(u64, u64)> {
+        self.workspaces.get(&step).copied()
+    }
+
+    /// The place of a kept generator state.
+    pub fn state(&self, node: NodeId) -> u64 {
+        self.states.get(&node).copied().unwrap_or(0)
+    }
+}
+
+/// The gradients that are nothing else, in the order in which the step returns them, and the bytes of all.
+fn gradients<'c>(problem: &Problem<'c>, step: StepOp<'c>, alignment: u64) -> (HashMap<ValueId, u64>, u64) {
+    let (mut places, mut top) = (HashMap::new(), 0u64);
+    for (index, returned) in step.returned().into_iter().enumerate() {
+        let base = views::base(returned);
+        let Some(value) = problem.value_of(base) else { continue };
+        let bytes = base.ty().bytes().unwrap_or(0);
+        // A value that is an output, too, counts its bytes and lies in the arena.
+        let counted = problem.graph.value(value).bytes.0 > 0;
+        if step.result_role(index) == Some("gradient")
+            && !counted
+            && bytes > 0
+            && !places.contains_key(&value)
+        {
+            places.insert(value, top);
+            top = top.saturating_add(bytes.next_multiple_of(alignment));
+        }
+    }
+    (places, top)
+}
+
+/// A lowered step as the checker reads it: addresses from the IR, lives and sizes from the judge.
+///
+/// # Errors
+/// A value or a workspace that is larger than its place, named with S7.
+pub fn read_back<'c>(
+    problem: &Problem<'c>,
+    step: StepOp<'c>,
+    module: Op<'c>,
+    schedule: &Schedule,
+    trace: &Trace,
+) -> Result<Arena, Diagnostic<'c>> {
+    let sequence = schedule.sequence();
+    let index = trace.instances.iter().enumerate().map(|(index, made)| ((made.start, made.value), index));
+    let instances: HashMap<(usize, ValueId), usize> = index.collect();
+    let mut buffers = Vec::new();
+    let launches: Vec<LaunchOp<'c>> = step.body().ops().into_iter().filter_map(LaunchOp::of).collect();
+    for (at, launch) in launches.iter().enumerate() {
+        for value in launch.outputs() {
+            let Some(buffer) = BufferOp::behind(value).filter(|b| b.space() == Some(Space::Arena)) else {
+                continue;
+            };
+            let Some(id) = problem.value_of(value) else { continue };
+            let Some(&instance) = instances.get(&(at, id)) else { continue };
+            let (life, bytes) = (&trace.instances[instance], problem.graph.value(id).bytes);
+            let owner = Owner::Instance(instance, id);
+            let (start, end) = (life.start, life.end);
+            buffers.push(Buffer { owner, offset: Bytes(buffer.offset()), bytes, start, end });
+        }
+        let needs = problem.graph.node(sequence.0[at]).workspace;
+        let (offset, bytes) = launch.workspace().unwrap_or((0, 0));
+        if needs.0 > bytes {
+            let message = format!(
+                "S7: '{}' needs a workspace of {} bytes, its place has {bytes}",
+                launch.symbol(),
+                needs.0
+            );
+            return Err(Diagnostic::error(launch.op().location(), message));
+        }
+        buffers.push(Buffer {
+            owner: Owner::Workspace(at),
+            offset: Bytes(offset),
+            bytes: needs,
+            start: at,
+            end: at,
+        });
+    }
+    states(problem, step, &launches, &mut buffers);
+    let number = step.op().get("rk.arena").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
+    let size = Bytes(number.unwrap_or(0));
+    Ok(Arena { size, lower_bound: Bytes(0), alignment: Bytes(crate::alignment(module)), buffers })
+}
+
+/// Kept generator states: from the launch that follows the copy into the buffer to the last that follows a copy out of it.
+fn states<'c>(problem: &Problem<'c>, step: StepOp<'c>, launches: &[LaunchOp<'c>], buffers: &mut Vec<Buffer>) {
+    let mut ops = step.body().ops();
+    ops.retain(|&op| rk_dialect::ops::SaveStateOp::of(op).is_some());
+    for save in ops {
+        let Some(buffer) =
+            save.operand(0).and_then(BufferOp::behind).filter(|b| b.space() == Some(Space::Arena))
+        else {
+            continue;
+        };
+        let Some(value) = buffer.value() else { continue };
+        let after = |op: Op<'c>| launches.iter().position(|launch| op.is_before(launch.op()));
+        let uses: Vec<usize> = value.uses().into_iter().filter_map(|used| after(used.op)).collect();
+        let (Some(&start), Some(&end)) = (uses.iter().min(), uses.iter().max()) else { continue };
+        let Some(node) = launches.get(start).and_then(|launch| problem.node_of(launch.symbol())) else {
+            continue;
+        };
+        let bytes = Bytes(buffer.bytes());
+        buffers.push(Buffer { owner: Owner::State(node), offset: Bytes(buffer.offset()), bytes, start, end });
+    }
+}
+
+/// Number of launches, and how many of them are not the first of their kernel.
+pub fn launches(step: StepOp<'_>) -> (usize, usize) {
+    let runs: Vec<Execution<'_>> = step.body().ops().into_iter().filter_map(Execution::of).collect();
+    (runs.len(), runs.iter().filter(|run| run.is_again()).count())
+}
