@@ -24,6 +24,8 @@ use crate::task::Task;
 /// Blocks of one and of two separators: a layer of a transformer is two. Larger ones choose little better, and the refinement finds
 /// that too; their options take a time that grows with the square of the block.
 const MERGES: [usize; 2] = [1, 2];
+/// Nodes of a block, on average, beyond which it is not worth the while: long chains come merged already.
+const LARGEST_BLOCK: usize = 64;
 /// Iterations of the refinement per node before its gain is looked at, and the most of them.
 const ROUND_PER_NODE: u64 = 4;
 const LONGEST_ROUND: u64 = 2_000;
@@ -36,8 +38,12 @@ const PATIENCE: u32 = 2;
 pub(crate) fn classes(task: &mut Task) {
     for merge in MERGES {
         let stages = rockmate_stages(task.request.graph, merge);
-        tracing::info!(blocks = stages.len(), "chain with options");
+        let blocks = stages.len();
+        tracing::info!(blocks, "chain with options");
         by_chain(task, stages, Solver::Classes);
+        if 2 * task.model.len() > LARGEST_BLOCK * blocks {
+            break;
+        }
     }
     if task.plan.is_none() {
         first_attempt(task);
