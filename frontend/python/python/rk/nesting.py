@@ -12,6 +12,7 @@ a tensor that the outer one saved is still alive.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 import weakref
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from rk.errors import BudgetError
-from rk.schedule import Problem, Schedule
+from rk.schedule import Problem, Schedule, at_smallest
 
 
 class Graph:
@@ -112,8 +113,8 @@ def _divide(chain: list[Graph], budget: str) -> Schedule:
         except BudgetError as error:
             if place == 0 or error.smallest_bytes is None or error.smallest_bytes > total:
                 raise
-            share = error.smallest_bytes
-            schedule = graph.problem.plan(str(share), inside)
+            ask = functools.partial(graph.problem.plan, inside=inside)
+            share, schedule = at_smallest(error, ask)
         innermost = innermost or schedule
         graph.stale |= graph is not chain[-1] and (graph.inside != inside or graph.budget != str(share))
         graph.inside, graph.budget = inside, str(share)

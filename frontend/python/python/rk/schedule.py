@@ -10,7 +10,9 @@ import json
 import logging
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -21,6 +23,7 @@ from rk.graph_text import TANGENTS, Cost, Step
 from rk.options import Options
 
 log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
 LEAST_SECONDS, SECONDS_PER_CALL = 0.2, 0.0002
 """Planning time unless the user gives one: measured on transformers of 12 to 48 layers, more gains below
 0.2 %.
@@ -96,11 +99,24 @@ class Problem:
         text = self._text(costs.of(self.step.calls, self.device, folder), inside)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, {"raw": text})
-        answer = _planned(text, options, budget, solver, len(self.step.calls))
+        answer = self._solved(text, budget, solver)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, answer.pop("stages", {}))
         cache.write(folder, name, answer)
         return answer
+
+    def _solved(self, text: str, budget: str, solver: str) -> dict:
+        def ask(budget: str) -> dict:
+            return _planned(text, self.options, budget, solver, len(self.step.calls))
+
+        try:
+            return ask(budget)
+        except BudgetError as error:
+            if self.options.on_infeasible == "error":
+                raise
+            instead, answer = at_smallest(error, ask)
+            warnings.warn(f"rk: {error}. Going on with {instead} bytes (on_infeasible='best')", stacklevel=2)
+            return answer
 
 
 def _schedule(answer: dict) -> Schedule:
@@ -118,19 +134,27 @@ def _planned(text: str, options: Options, budget: str, solver: str, calls: int) 
 
     limit = options.time_limit or LEAST_SECONDS + SECONDS_PER_CALL * calls
     try:
-        try:
-            return ask(budget, limit)
-        except BudgetError as error:
-            proven = error.budget_bytes < error.lower_bound_bytes
-            if proven or options.time_limit is not None:
-                raise
-            return ask(budget, MOST_SECONDS)
+        return ask(budget, limit)
     except BudgetError as error:
-        if options.on_infeasible == "error" or error.smallest_bytes is None:
+        proven = error.budget_bytes < error.lower_bound_bytes
+        if proven or options.time_limit is not None:
             raise
-        instead = error.smallest_bytes
-        warnings.warn(f"rk: {error}. Going on with {instead} bytes (on_infeasible='best')", stacklevel=2)
-        return ask(str(instead), limit)
+        return ask(budget, MOST_SECONDS)
+
+
+def at_smallest(error: BudgetError, ask: Callable[[str], Answer]) -> tuple[str, Answer]:
+    """Asks for the smallest feasible budget that an error names, or a little more: what one search has
+    found another may miss. Returns the budget, too.
+    """
+    if error.smallest_bytes is None:
+        raise error
+    for percent in (0, 1, 3, 10):
+        budget = str(error.smallest_bytes * (100 + percent) // 100)
+        try:
+            return budget, ask(budget)
+        except BudgetError as again:
+            last = again
+    raise last
 
 
 def _dump(folder: Path, name: str, stages: dict[str, str]) -> None:
