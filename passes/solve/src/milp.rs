@@ -21,6 +21,7 @@
 
 use std::time::Duration;
 
+use good_lp::solvers::SolutionStatus;
 use good_lp::solvers::coin_cbc::coin_cbc;
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
 
@@ -112,6 +113,8 @@ impl Options {
     }
 }
 
+/// The share of a limit that CBC is told, so that a model which does obey can hand in its bound before it is killed.
+const OBEYED: f64 = 0.9;
 /// The largest scaled coefficient.
 const LARGEST: i64 = 1 << 13;
 /// Twice CBC's cutoff increment, in scaled units.
@@ -194,8 +197,7 @@ impl Milp {
             objective.add_mul(column.cost as f64 / scale, var);
         }
         let mut model = problem.minimise(objective).using(coin_cbc);
-        // A little less than the kill, so that a model which does obey can hand in its bound.
-        model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * 0.9));
+        model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * OBEYED));
         model.set_parameter("timeMode", "elapsed");
         model.set_parameter("ratioGap", &options.gap.to_string());
         for row in &self.rows {
@@ -215,17 +217,21 @@ impl Milp {
         }
         let mut out = Vec::with_capacity(8 * (2 + vars.len()));
         let mut put = |number: f64| out.extend_from_slice(&number.to_le_bytes());
-        match model.solve() {
-            Ok(solution) => {
+        // CBC that runs into its limit while it prepares a model may call it infeasible, or solved: not believed.
+        let start = std::time::Instant::now();
+        let answer = model.solve();
+        let in_time = start.elapsed() < options.limit.mul_f64(OBEYED - 0.1);
+        match answer {
+            Ok(solution) if in_time || !matches!(solution.status(), SolutionStatus::Optimal) => {
                 let raw = solution.model();
-                let solved = matches!(solution.status(), good_lp::solvers::SolutionStatus::Optimal);
+                let solved = matches!(solution.status(), SolutionStatus::Optimal);
                 let bound = if solved { raw.obj_value() } else { raw.best_possible_value() };
                 put(if solved { 0.0 } else { 1.0 });
                 put(bound);
                 vars.iter().for_each(|&var| put(solution.value(var)));
             }
-            Err(good_lp::ResolutionError::Infeasible) => put(2.0),
-            Err(_) => put(3.0),
+            Err(good_lp::ResolutionError::Infeasible) if in_time => put(2.0),
+            _ => put(3.0),
         }
         out
     }
@@ -333,6 +339,21 @@ mod tests {
         let relaxed = milp.solve(Options { relaxed: true, ..Options::exact(TEN_SECONDS) });
         assert!(relaxed.bound <= answer.cost && relaxed.bound + 90 > answer.cost, "{relaxed:?}");
         assert!(relaxed.point.is_none());
+    }
+
+    #[test]
+    fn a_limit_never_makes_a_model_infeasible() {
+        // Choose some of 600 so that each of 2000 triples is met: all of them are a solution.
+        let mut milp = Milp::default();
+        let vars: Vec<Var> = (0..600u64).map(|item| milp.binary((item * 37 + 11) % 89 + 1)).collect();
+        for row in 0..2000usize {
+            let triple = [row * 7 % 600, row * 131 % 600, (row * row + 5) % 600];
+            milp.at_least(triple.iter().map(|&item| (vars[item], 1)).collect(), 1);
+        }
+        for milliseconds in [1, 10, 30, 100, 300] {
+            let answer = milp.solve(Options::exact(Duration::from_millis(milliseconds)));
+            assert_ne!(answer.end, End::Infeasible, "within {milliseconds} ms");
+        }
     }
 
     #[test]
