@@ -87,7 +87,8 @@ impl Network {
     /// The network of a cut problem; capacities come with the price.
     pub fn new(cut: &Cut) -> Self {
         let n = cut.nodes.len();
-        let shared = cut.values.iter().filter(|value| !value.needed && value.readers.len() > 1).count();
+        // A hub for each value that does not lie between just two nodes, also for one that nothing reads.
+        let shared = cut.values.iter().filter(|value| !value.needed && value.readers.len() != 1).count();
         let mut network = Self {
             arcs: Vec::new(),
             heads: vec![Vec::new(); n + shared + 2],
