@@ -16,6 +16,7 @@ use rk_plan::{Bytes, Time};
 use crate::anneal::Annealing;
 use crate::bounds::{Bound, HeldSet, order_free_below};
 use crate::clock::Clock;
+use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
 use crate::model::Model;
 use crate::order::list_schedules;
@@ -23,14 +24,19 @@ use crate::prove::prove;
 use crate::replay::replay;
 use crate::search::{Best, Search};
 use crate::solver::Solver;
+use crate::tape::Tape;
 use crate::task::Task;
 
 /// Attempts with growing randomness when the first greedy run fails.
 const TRIES: u32 = 6;
 /// Seconds of cuts per thousand nodes, with a reserve for slow machines: 1.5 s at 10,000 nodes.
 const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
-/// Iterations of local search per start in the first round.
-const FIRST_ROUND: u64 = 400;
+/// Iterations of local search per start in the first round, times nodes; each takes time in proportion to the nodes.
+const FIRST_ROUND: u64 = 200_000;
+/// After these rounds of the search a proof is tried; each gets a share of the time that is left.
+const PROOFS: [u32; 5] = [0, 3, 6, 9, 12];
+/// Moves of an annealing, at most; growing with the rounds.
+const MOVES: u64 = 100_000;
 
 /// Gap eviction and clean-up from the given order, then from list schedules if that finds nothing.
 pub(crate) fn greedy(task: &mut Task) {
@@ -70,10 +76,10 @@ pub(crate) fn portfolio(task: &mut Task) {
     let held = task.clock.elapsed();
     starts.extend(held_starts(task));
     tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
-    if gap_is_large(task) {
+    starts.extend(coarse_starts(task));
+    if order_matters(task) {
         starts.extend(ordered_starts(task));
     }
-    starts.extend(chained_starts(task));
     search(task, starts);
 }
 
@@ -83,16 +89,18 @@ pub(crate) fn cut(task: &mut Task) {
     bound(task);
     if !task.is_settled() {
         held_starts(task);
-        chained_starts(task);
+        let model = std::mem::replace(&mut task.model, Model::empty());
+        proof_starts(task, &model);
+        task.model = model;
     }
 }
 
 /// A proof needs a good plan at hand, and what it plays out is a start.
-fn chained_starts(task: &mut Task) -> Vec<Best> {
+fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
     let mut starts = Vec::new();
     for nodes in prove(task) {
         let seed = task.request.seed;
-        if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, 2, &task.clock) {
+        if let Some(best) = first_plan::greedy(model, &nodes, task.budget, seed, 2, &task.clock) {
             task.offer(&best.nodes, Solver::Cut);
             starts.push(best);
         }
@@ -121,6 +129,16 @@ fn gap_is_large(task: &Task) -> bool {
 /// Whether a look at the cuts of a graph of this size can end in time: one flow in the whole network is not interrupted.
 fn cuts_fit(task: &Task) -> bool {
     task.clock.left() > CUT_TIME_PER_NODE.saturating_mul(u32::try_from(task.model.len()).unwrap_or(u32::MAX))
+}
+
+/// Whether a list schedule alone lowers the peak, or nothing else has found a plan: then annealing over the order pays. The
+/// graph of a training step is a ladder, and hardly any order of it is better than the given one.
+fn order_matters(task: &Task) -> bool {
+    let peak = |order: &[u32]| Tape::new(&task.model, order).peak();
+    let base: Vec<u32> = (0..task.model.len() as u32).collect();
+    let orders = list_schedules(&task.model, 5, task.request.seed, &task.clock);
+    let least = orders.iter().map(|order| peak(order)).min().unwrap_or(i64::MAX);
+    task.plan.is_none() || least < peak(&base) / 100 * 97
 }
 
 fn bound(task: &mut Task) {
@@ -184,7 +202,7 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
         orders.iter().map(|order| Annealing::new(&task.model, order, task.budget, seed)).collect();
     annealed.sort_by_key(|annealing| annealing.best_peak);
     annealed.truncate(4);
-    let moves = 100 * task.model.len() as u64;
+    let moves = (100 * task.model.len() as u64).min(MOVES);
     let mut found = Vec::new();
     for annealing in &mut annealed {
         annealing.run(moves, false, &task.clock);
@@ -249,7 +267,7 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         .zip(seed..)
         .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
         .collect();
-    let mut iterations = FIRST_ROUND;
+    let mut iterations = (FIRST_ROUND / model.len() as u64).clamp(20, 400);
     let threads = task.request.threads.clamp(1, 64);
     for round in 0u32.. {
         run_side_by_side(&mut searches, threads, iterations, goal, &clock);
@@ -258,6 +276,14 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         }
         if task.is_settled() || clock.expired() {
             break;
+        }
+        if PROOFS.contains(&round) {
+            for best in proof_starts(task, &model) {
+                searches.push(Search::new(&model, &best.nodes, budget, seed));
+            }
+            if task.is_settled() {
+                break;
+            }
         }
         searches.sort_by_key(|search| search.best.cost);
         searches.truncate(searches.len().div_ceil(2));
@@ -298,7 +324,7 @@ fn run_side_by_side(searches: &mut [Search], threads: usize, iterations: u64, go
 
 /// Competitors that the moves of the local search cannot reach: annealed from the best plan, and from fresh orders.
 fn rivals(model: &Model, best: &Best, budget: i64, seed: u64, round: u32, clock: &Clock) -> Vec<(Best, u64)> {
-    let moves = (50 * model.len() as u64) << (round / 2).min(16);
+    let moves = (50 * model.len() as u64).min(MOVES) << (round / 2).min(16);
     let mut starts = vec![best.nodes.clone()];
     let mut orders = list_schedules(model, 12, seed, clock);
     starts.extend(orders.drain(5.min(orders.len())..).take(3));

@@ -20,6 +20,11 @@ impl Clock {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
+    /// When it ends, if ever.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.end
+    }
+
     /// Since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()

@@ -23,8 +23,10 @@ mod classes;
 mod clean;
 mod clock;
 pub mod closure;
+mod coarse;
 pub mod cut;
 pub mod dtr;
+pub mod edits;
 mod frontier;
 mod greedy;
 pub mod kcut;
@@ -47,6 +49,7 @@ mod search;
 mod smallest;
 mod solver;
 mod stage_ilp;
+pub mod synthetic;
 mod tape;
 #[cfg(test)]
 mod tape_tests;
@@ -54,7 +57,7 @@ mod task;
 
 pub use packed::{Packed, solve_packed};
 pub use pareto::pareto;
-pub use request::{BoundKind, Outcome, Plan, Request, Status, Stop};
+pub use request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 pub use solver::{Solver, UnknownSolver};
 
 use task::Task;

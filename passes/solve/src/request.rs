@@ -95,4 +95,17 @@ pub struct Outcome {
     pub peak_holder: NodeId,
     /// Why the search ended.
     pub why_stopped: Stop,
+    /// Every better plan and every better bound, in the order in which they were found.
+    pub progress: Vec<Progress>,
+}
+
+/// Something got better during a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Since the start.
+    pub at: Duration,
+    /// The time of the best plan then.
+    pub plan: Option<Time>,
+    /// The bound then, for every order.
+    pub bound: Time,
 }

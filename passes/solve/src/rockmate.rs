@@ -20,6 +20,7 @@
 //! Source: Zhao et al., "Rockmate", ICML 2023. Not here: hierarchical partitions of large blocks (HiRemate).
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use rk_plan::{Graph, ValueId};
 
@@ -39,7 +40,7 @@ const SUBPROBLEMS: u64 = 3000;
 pub(crate) fn rockmate(task: &mut Task) {
     let mut merge = 1;
     while !task.clock.expired() {
-        let stages = rockmate_stages(task.request.graph, merge);
+        let stages = stages_until(task.request.graph, merge, task.clock.deadline());
         let blocks = stages.len();
         tracing::info!(blocks, "chain with options");
         by_chain(task, stages, Solver::Rockmate);
@@ -52,6 +53,15 @@ pub(crate) fn rockmate(task: &mut Task) {
 
 /// The chain of a graph, `merge` blocks in one, with several options per block.
 pub fn rockmate_stages(graph: &Graph, merge: usize) -> Vec<crate::rotor::Stage> {
+    stages_until(graph, merge, None)
+}
+
+/// The same with fewer options, if the time is over before all are known.
+pub(crate) fn stages_until(
+    graph: &Graph,
+    merge: usize,
+    deadline: Option<Instant>,
+) -> Vec<crate::rotor::Stage> {
     let mut classes: BTreeMap<Vec<u64>, Vec<Vec<usize>>> = BTreeMap::new();
     stages(graph, merge, |graph, block| {
         // Kept values as positions among those of the block: the same in every block of a class.
@@ -59,7 +69,7 @@ pub fn rockmate_stages(graph: &Graph, merge: usize) -> Vec<crate::rotor::Stage> 
             ids(block.forward.clone()).flat_map(|node| graph.node(node).writes.clone()).collect();
         let options = classes.entry(signature(graph, block)).or_insert_with(|| {
             let position = |value: &ValueId| values.binary_search(value).ok();
-            let options = options(graph, block);
+            let options = options(graph, block, deadline);
             options.iter().map(|kept| kept.iter().filter_map(position).collect()).collect()
         });
         options.iter().map(|kept| kept.iter().map(|&position| values[position]).collect()).collect()
@@ -67,15 +77,18 @@ pub fn rockmate_stages(graph: &Graph, merge: usize) -> Vec<crate::rotor::Stage> 
 }
 
 /// Sets of values to keep, everything first, each with the least time for its bytes.
-fn options(graph: &Graph, block: &Block) -> Vec<Vec<ValueId>> {
+fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -> Vec<Vec<ValueId>> {
     let everything = keep_everything(graph, block);
     let (mut cut, always) = block_cut(graph, block, &everything);
     let most: i128 =
         cut.values.iter().filter(|value| value.needed).map(|value| i128::from(value.bytes)).sum();
     let mut options = vec![everything];
     for step in (0..i128::from(BUDGETS)).rev() {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            break;
+        }
         cut.room = most * step / i128::from(BUDGETS);
-        let solved = solve(&cut, Limits { nodes: SUBPROBLEMS, ..Limits::NONE });
+        let solved = solve(&cut, Limits { nodes: SUBPROBLEMS, deadline, ..Limits::NONE });
         let Some(best) = solved.best else { continue };
         let held = cut.values.iter().zip(&best.held).filter(|(_, held)| **held).map(|(value, _)| value.id);
         let mut kept: Vec<ValueId> = held.chain(always.iter().copied()).collect();

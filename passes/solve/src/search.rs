@@ -44,8 +44,12 @@ pub(crate) struct Search<'m> {
 
 /// Iterations of the first cycle.
 const FIRST_CYCLE: u64 = 1_000;
-/// The share of the recompute cost by which a worse sequence may be accepted at the start of a cycle.
+/// The share of the recompute cost, and of what was ruined, by which a worse sequence may be accepted at the start of a
+/// cycle: the smaller one, so that a small change in a large graph is not lost in the noise.
 const TOLERANCE: f64 = 0.02;
+const RUINED: f64 = 0.1;
+/// Recomputations in the windows of one ruin, about.
+const WINDOW: f64 = 80.0;
 
 impl<'m> Search<'m> {
     /// Starts from a legal sequence within the budget.
@@ -98,10 +102,14 @@ impl<'m> Search<'m> {
         }
         let mut touched = self.ruin();
         let recompute = (current - self.base_cost) as f64;
+        let ruined = current.saturating_sub(self.tape.cost()) as f64;
         let remaining = 1.0 - self.step as f64 / (length + 1) as f64;
-        let slack = (self.random.random::<f64>() * TOLERANCE * recompute * remaining * remaining) as u64;
+        let tolerance = (TOLERANCE * recompute).min(RUINED * ruined);
+        let slack = (self.random.random::<f64>() * tolerance * remaining * remaining) as u64;
         let sigma = self.random.random_range(0.05..0.65);
-        let taste = Taste { sigma, cost_limit: current + (0.03 * recompute) as u64 + slack };
+        // While it is repaired a sequence may cost a little more than it does when it has been cleaned.
+        let detour = (0.03 * recompute).min(0.3 * ruined) as u64;
+        let taste = Taste { sigma, cost_limit: current + detour + slack };
         let fits = self.repair.repair(&mut self.tape, &taste, &mut self.random, clock);
         if fits {
             touched.extend_from_slice(&self.repair.inserted);
@@ -130,6 +138,7 @@ impl<'m> Search<'m> {
             0 => {
                 let share = 0.02 + 0.25 * small * small * small;
                 let last = self.tape.last_slot();
+                let share = share.min(WINDOW / all.len() as f64);
                 let width = ((share * f64::from(last)) as u32).max(1);
                 let from = random.random_range(1..=last);
                 let rate = random.random_range(0.3..1.0);
@@ -146,7 +155,8 @@ impl<'m> Search<'m> {
             }
             _ => {
                 let nodes = self.tape.model.len();
-                let width = ((0.01 + 0.15 * small * small) * nodes as f64) as usize + 1;
+                let share = (0.01 + 0.15 * small * small).min(WINDOW / all.len() as f64);
+                let width = (share * nodes as f64) as usize + 1;
                 let from = random.random_range(0..nodes);
                 chosen.extend(all.iter().filter(|&&node| (from..from + width).contains(&(node as usize))));
             }

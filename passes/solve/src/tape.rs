@@ -14,8 +14,10 @@ use crate::model::{Model, NONE};
 
 /// Slots per run after spreading. More slots, fewer shifts to make room, but a deeper tree.
 const SPREAD: usize = 6;
-/// How far to look for a free slot before spreading everything anew.
+/// How far to look for a free slot before spreading everything anew, at least; in long tapes, where that takes as long as
+/// thousands of shifts, farther.
 const REACH: u32 = 48;
+const FAR: u32 = 512;
 
 #[derive(Clone, Copy)]
 enum Change {
@@ -271,10 +273,14 @@ impl<'m> Tape<'m> {
         }
     }
 
+    fn reach(&self) -> u32 {
+        (self.last_slot() / 64).clamp(REACH, FAR)
+    }
+
     /// Makes sure that `count` calls of [`Tape::room_before`] at `before` will find free slots. Returns true if it had to
     /// spread all slots anew: then every slot that the caller remembers is wrong, and so is every mark.
     pub(crate) fn reserve(&mut self, before: u32, count: usize) -> bool {
-        let lowest = before.saturating_sub(REACH).max(1) as usize;
+        let lowest = before.saturating_sub(self.reach()).max(1) as usize;
         let free = self.node_at[lowest..before as usize].iter().filter(|&&node| node == NONE).count();
         if free >= count {
             return false;
@@ -291,7 +297,7 @@ impl<'m> Tape<'m> {
 
     /// Frees the slot before `before`, which is used or one behind the last, shifting runs to the left. To be reserved.
     pub(crate) fn room_before(&mut self, before: u32) -> u32 {
-        let lowest = before.saturating_sub(REACH).max(1);
+        let lowest = before.saturating_sub(self.reach()).max(1);
         let free = (lowest..before).rev().find(|&slot| self.node_at[slot as usize] == NONE);
         let free = free.expect("slots are reserved before they are used");
         for slot in free + 1..before {

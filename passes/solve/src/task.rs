@@ -8,7 +8,7 @@ use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
 use crate::bounds::HeldSet;
 use crate::clock::Clock;
 use crate::model::{Model, to_sequence};
-use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop};
+use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 use crate::smallest;
 use crate::solver::Solver;
 
@@ -33,6 +33,7 @@ pub(crate) struct Task<'a> {
     pub(crate) exhausted: bool,
     /// What good cuts hold: starts for the local search.
     pub(crate) held: Vec<HeldSet>,
+    progress: Vec<Progress>,
 }
 
 impl<'a> Task<'a> {
@@ -55,6 +56,7 @@ impl<'a> Task<'a> {
             smallest: Bytes(u64::MAX),
             exhausted: true,
             held: Vec::new(),
+            progress: Vec::new(),
         };
         let base = Sequence::base(graph);
         task.offer_sequence(base, Solver::KeepAll);
@@ -98,6 +100,7 @@ impl<'a> Task<'a> {
             let milliseconds = self.clock.elapsed().as_millis() as u64;
             tracing::info!(%solver, time = trace.time.0, base = self.base_time, milliseconds, "better plan");
             self.plan = Some(Plan { sequence, trace, solver });
+            self.note_progress();
         }
     }
 
@@ -112,7 +115,13 @@ impl<'a> Task<'a> {
             let milliseconds = self.clock.elapsed().as_millis() as u64;
             tracing::info!(bound = time.0, base = self.base_time, milliseconds, "better bound");
             self.bound = time;
+            self.note_progress();
         }
+    }
+
+    fn note_progress(&mut self) {
+        let plan = self.best_cost().map(Time);
+        self.progress.push(Progress { at: self.clock.elapsed(), plan, bound: self.goal() });
     }
 
     /// Raises the bound for schedules in the given order that run no backward node twice, if that says more.
@@ -157,6 +166,7 @@ impl<'a> Task<'a> {
                 (false, true) => Stop::Exhausted,
                 (false, false) => Stop::TimeLimit,
             },
+            progress: self.progress,
         }
     }
 }

@@ -10,10 +10,13 @@ use rand_chacha::ChaCha8Rng;
 use rk_plan::{Bytes, Graph, Kind, Time, base_trace, judge, working_set};
 use rk_solve::bounds::{Proof, order_free, raise_by_chain};
 use rk_solve::chain::chain;
+use rk_solve::closure::{Fixed, Network, relax};
 use rk_solve::cut::Cutter;
 use rk_solve::kcut::fixed_order;
 use rk_solve::knapsack::{self, Limits};
 use rk_solve::milp::{End, Options};
+use rk_solve::scan::scan;
+use rk_solve::synthetic::{self, Family};
 use rk_solve::{BoundKind, Request, Solver, solve};
 
 /// The budgets between what is surely impossible and what is surely enough.
@@ -49,6 +52,75 @@ fn no_schedule_beats_the_cut_bound() {
     );
     // The bound must also be worth something.
     assert!(recomputed > 100 && tight * 3 > recomputed, "{tight} of {recomputed}");
+}
+
+/// Every bound that the search for the best one passes on its way must hold too: relaxations at any node, at any price.
+#[test]
+fn no_schedule_beats_any_relaxation() {
+    let (mut compared, mut tight, mut refuted) = (0, 0, 0);
+    for seed in 5000..5300 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let graph = random_graph(&mut rng, 7);
+        let total = graph.total_time().0;
+        for budget in budgets(&graph) {
+            let best = optimum(&graph, budget);
+            for promise in scan(&graph, budget, None) {
+                assert!(
+                    best.is_none() || promise.bound.is_some_and(|bound| total + bound <= best.unwrap_or(0))
+                );
+            }
+            let mut cutter = Cutter::new(&graph);
+            for at in graph.node_ids() {
+                let cut = cutter.cut(at, budget);
+                let mut network = Network::new(&cut);
+                let free = vec![Fixed::Free; cut.nodes.len()];
+                let relaxation = relax(&cut, &mut network, &free, None, u64::MAX);
+                let Some(best) = best else {
+                    refuted += usize::from(relaxation.bound.is_none());
+                    continue;
+                };
+                let context = format!("seed {seed}, {budget}, cut at {}", at.0);
+                let bound = relaxation.bound.unwrap_or_else(|| panic!("{context}: a schedule exists"));
+                assert!(total + bound <= best, "{context}: {bound} over {total}, optimum {best}");
+                for (ticks, bytes) in [(1, 5), (1, 1), (3, 2), (7, 1)] {
+                    let price = network.price(ticks, bytes);
+                    let priced = network.evaluate(&cut, &free, price).map_or(0, |(bound, _)| bound);
+                    assert!(
+                        priced <= bound,
+                        "{context}: price {ticks}/{bytes} gives {priced}, the best {bound}"
+                    );
+                }
+                compared += 1;
+                tight += usize::from(best > total && total + bound == best);
+            }
+        }
+    }
+    assert!(compared > 3_000 && tight > 100 && refuted > 20, "{compared} {tight} {refuted}");
+}
+
+/// Larger steps with everything that imported graphs have: no solver's plan is below a bound.
+#[test]
+fn no_plan_of_a_synthetic_step_beats_a_bound() {
+    let mut open = 0;
+    for family in Family::ALL {
+        for (seed, percent) in [(0, 60), (1, 45), (2, 70), (3, 55)] {
+            let graph = synthetic::graph(family, 120, seed);
+            let budget = Bytes(base_trace(&graph).peak.0 * percent / 100).max(working_set(&graph).0);
+            let bound = order_free(&graph, budget, Duration::from_secs(60));
+            for solver in [Solver::Greedy, Solver::Dtr, Solver::Rockmate, Solver::Cut] {
+                let time_limit = Duration::from_millis(200);
+                let outcome = solve(&Request { solver, time_limit, ..Request::new(&graph, budget) });
+                let Some(plan) = outcome.plan else { continue };
+                let trace = judge(&graph, &plan.sequence).expect("legal");
+                let context = format!("{family}, seed {seed}, {percent} %, {solver}");
+                assert!(trace == plan.trace && trace.peak <= budget, "{context}");
+                assert!(!bound.is_infeasible() && bound.time <= trace.time, "{context}: {bound:?}");
+                assert!(outcome.lower_bound <= trace.time, "{context}");
+                open += usize::from(bound.time < trace.time);
+            }
+        }
+    }
+    assert!(open > 0, "some plan is not optimal");
 }
 
 #[test]
@@ -127,15 +199,16 @@ fn no_schedule_in_the_given_order_beats_its_bound() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let graph = random_graph(&mut rng, 7);
         let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
-        let budget = Bytes((least + most) / 2);
-        let Some(best) = optimum_in(&graph, budget, Some(split(&graph))) else { continue };
-        if best == graph.total_time().0 {
-            continue;
+        for budget in [(3 * least + most) / 4, (least + most) / 2, (least + 3 * most) / 4].map(Bytes) {
+            let Some(best) = optimum_in(&graph, budget, Some(split(&graph))) else { continue };
+            if best == graph.total_time().0 {
+                continue;
+            }
+            let bound = fixed_order(&graph, budget, Duration::from_secs(20));
+            assert!(!bound.infeasible && bound.time.0 <= best, "seed {seed}: {bound:?} against {best}");
+            cells += 1;
+            raised += usize::from(bound.time > graph.total_time());
         }
-        let bound = fixed_order(&graph, budget, Duration::from_secs(20));
-        assert!(!bound.infeasible && bound.time.0 <= best, "seed {seed}: {bound:?} against {best}");
-        cells += 1;
-        raised += usize::from(bound.time > graph.total_time());
     }
     eprintln!("{cells} cells, the bound says something in {raised}");
     assert!(raised > 10, "{raised} of {cells}");

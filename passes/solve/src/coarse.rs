@@ -1,0 +1,87 @@
+//! Starts from a coarse chain: a few large blocks, the options of [`crate::rockmate`], the dynamic program of [`crate::rotor`].
+//!
+//! A cut sees one instant; in a deep network at a tight budget every instant of the backward half is tight, and the replay
+//! of a cut needs so much repair that little of it is left. The dynamic program knows how memory is filled and emptied along
+//! the chain, and the options of a block are cuts of their own. Some eight to sixteen blocks are best, whatever the size of
+//! the graph: fewer do not nest, more have too little choice inside. What comes out is polished by the local search.
+//!
+//! Plans that overshoot a little are repaired, since the program counts with caution.
+
+use std::time::Duration;
+
+use rk_plan::{Bytes, judge};
+
+use crate::blocks::chain;
+use crate::greedy::greedy;
+use crate::model::from_sequence;
+use crate::rockmate::stages_until;
+use crate::rotor::Table;
+use crate::search::Best;
+use crate::solver::Solver;
+use crate::task::Task;
+
+/// Blocks of the chains that are tried.
+const BLOCKS: [usize; 3] = [8, 16, 4];
+/// The most that a plan may overshoot to be repaired, in percent of the budget.
+const OVERSHOOT: u64 = 8;
+/// Plans repaired per chain.
+const REPAIRED: usize = 3;
+
+/// Greedy plans from coarse chains. Nothing if the graph is no chain.
+pub(crate) fn coarse_starts(task: &mut Task) -> Vec<Best> {
+    let graph = task.request.graph;
+    let length = chain(graph).len();
+    let (mut starts, mut tried) = (Vec::new(), Vec::new());
+    // What a chain costs is not known before the first one; another is begun only if there is time for two like it.
+    let mut longest = Duration::ZERO;
+    for blocks in BLOCKS {
+        let merge = length.div_ceil(blocks);
+        let in_time = task.clock.left() > 2 * longest;
+        if length < 4 || tried.contains(&merge) || task.is_settled() || !in_time {
+            continue;
+        }
+        let before = task.clock.elapsed();
+        tried.push(merge);
+        starts.extend(by_blocks(task, merge));
+        longest = longest.max(task.clock.elapsed() - before);
+    }
+    starts
+}
+
+fn by_blocks(task: &mut Task, merge: usize) -> Vec<Best> {
+    let (graph, clock) = (task.request.graph, task.clock);
+    let budget = task.request.budget;
+    let most = Bytes(budget.0.saturating_add(budget.0 / 100 * OVERSHOOT));
+    let stages = stages_until(graph, merge, clock.deadline());
+    let count = stages.len();
+    let mut starts = Vec::new();
+    let Some(table) = Table::new(graph, stages, most, &|| clock.expired()) else { return starts };
+    let mut over = Vec::new();
+    for sequence in table.sequences() {
+        if clock.expired() {
+            break;
+        }
+        let Ok(trace) = judge(graph, &sequence) else { continue };
+        let nodes = from_sequence(&sequence);
+        if trace.peak <= budget {
+            task.offer(&nodes, Solver::Rockmate);
+            over.push(nodes);
+            break;
+        }
+        over.push(nodes);
+    }
+    // The last one fits; those before it cost less and overshoot, from a little to too much.
+    for nodes in over.iter().rev().step_by((over.len() / REPAIRED).max(1)).take(REPAIRED) {
+        if let Some(best) = greedy(&task.model, nodes, task.budget, task.request.seed, 1, &clock) {
+            task.offer(&best.nodes, Solver::Rockmate);
+            starts.push(best);
+        }
+    }
+    tracing::debug!(
+        blocks = count,
+        sequences = over.len(),
+        milliseconds = clock.elapsed().as_millis() as u64,
+        "coarse chain"
+    );
+    starts
+}
