@@ -35,6 +35,8 @@ const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 const FIRST_ROUND: u64 = 200_000;
 /// After these rounds of the search a proof is tried; each gets a share of the time that is left.
 const PROOFS: [u32; 5] = [0, 3, 6, 9, 12];
+/// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
+const SMALL: usize = 500;
 /// Moves of an annealing, at most; growing with the rounds.
 const MOVES: u64 = 100_000;
 
@@ -77,7 +79,7 @@ pub(crate) fn portfolio(task: &mut Task) {
     starts.extend(held_starts(task));
     tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
     starts.extend(coarse_starts(task));
-    if order_matters(task) {
+    if gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task)) {
         starts.extend(ordered_starts(task));
     }
     search(task, starts);
