@@ -85,6 +85,29 @@ impl<W: World> Runtime<W> {
         call
     }
 
+    /// The call that was recorded last overwrote these arguments: its first outputs replace them. Their storages are
+    /// evicted now, though the program may hold references, and again whenever the call has run again and nobody else
+    /// wants them: otherwise every version of a buffer that is overwritten many times would come back to stay.
+    pub fn overwrites(&mut self, call: CallId, args: &[TensorId]) {
+        for &arg in args {
+            self.discard(arg);
+        }
+        if !args.is_empty() {
+            self.overwritten.insert(call.0, args.to_vec());
+        }
+    }
+
+    /// A call that overwrites has run again.
+    pub(crate) fn discard_overwritten(&mut self, call: u32) {
+        let Some(args) = self.overwritten.remove(&call) else { return };
+        for &arg in &args {
+            if self.tables.external[self.tables.storage_of(arg).index()] == 0 {
+                self.discard(arg);
+            }
+        }
+        self.overwritten.insert(call, args);
+    }
+
     /// A tensor in memory for ever that was made by nobody, in a storage of its own of this size: a parameter, an input.
     /// It is held; see [`Self::let_go`]. The program has no reference to it, so unless a call reads it or
     /// [`Self::get`] takes one, letting go forgets it.
@@ -138,8 +161,8 @@ impl<W: World> Runtime<W> {
         }
     }
 
-    /// Evicts a storage now, though the program holds references to it: its value has been replaced by another
-    /// tensor's, and only recomputations will want it. Nothing happens if it is locked or not in memory.
+    /// Evicts a storage now, whatever its score and whoever holds references. Nothing happens if it is locked, pinned or not
+    /// in memory.
     pub fn discard(&mut self, tensor: TensorId) {
         let storage = self.tables.storage_of(tensor).0;
         if self.tables.resident[storage as usize] && self.tables.locks[storage as usize] == 0 {
@@ -200,10 +223,11 @@ impl<W: World> Runtime<W> {
         self.tables.tensors_of(storage).any(|t| self.tables.reads[t as usize] > 0)
     }
 
-    /// How many live tensors share the tensor's storage and are referenced by the program.
-    pub fn sharers(&self, tensor: TensorId) -> usize {
+    /// The tensors in this one's storage to which the program holds references, this one included.
+    pub fn sharers(&self, tensor: TensorId) -> Vec<TensorId> {
         let storage = self.tables.storage_of(tensor).0;
-        self.tables.tensors_of(storage).filter(|&t| self.tables.refs[t as usize] > 0).count()
+        let held = self.tables.tensors_of(storage).filter(|&t| self.tables.refs[t as usize] > 0);
+        held.map(TensorId).collect()
     }
 
     /// The first output of a call; the others follow.
@@ -317,6 +341,7 @@ impl<W: World> Runtime<W> {
                 self.tables.free_storage(storage);
             }
         }
+        self.overwritten.remove(&call);
         self.world.forget(CallId(call), TensorId(outputs.start), outputs.len());
         self.tables.free_call(call);
     }

@@ -13,6 +13,7 @@ use crate::search::{Scan, Search};
 use crate::tables::{Output, Tables};
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use crate::world::{Counters, Locked, LockedSet, Options, Run, Stop, World};
+use std::collections::HashMap;
 
 /// Recomputing this often is thrashing, too: calls that cost nothing would never reach a limit in time, and
 /// could keep a run of a few hundred lines busy for ever. The recorded logs stay below 2^16.
@@ -47,6 +48,8 @@ pub struct Runtime<W> {
     /// Scratch of one run: storages that it made resident, tensors that it defined.
     arrived: Vec<u32>,
     defined: Vec<u32>,
+    /// By call: arguments that it overwrote. Only looked up.
+    pub(crate) overwritten: HashMap<u32, Vec<TensorId>>,
     /// Scratch of forgetting.
     pub(crate) dead: Vec<u32>,
 }
@@ -73,6 +76,7 @@ impl<W: World> Runtime<W> {
             held: Vec::new(),
             arrived: Vec::new(),
             defined: Vec::new(),
+            overwritten: HashMap::new(),
             dead: Vec::new(),
         }
     }
@@ -270,6 +274,9 @@ impl<W: World> Runtime<W> {
             self.held.truncate(first_lock);
         }
         self.unlock_parents(call, target)?;
+        if !self.overwritten.is_empty() {
+            self.discard_overwritten(call);
+        }
         if again && self.options.online.learn {
             self.learn(call, took);
         }

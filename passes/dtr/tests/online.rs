@@ -257,3 +257,29 @@ fn measured_times_are_learnt() {
         runtime.discard(first);
     }
 }
+
+#[test]
+fn versions_that_were_overwritten_do_not_stay() {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 100), Checked::default());
+    let weight = constant(&mut runtime, 0);
+    let mut versions = vec![call(&mut runtime, 9, &[weight], &[fresh(10)]).expect("fits")];
+    for _ in 0..5 {
+        let old = versions[versions.len() - 1];
+        runtime.hold(&[old]).expect("in memory");
+        let call = runtime.record(Nanos(9), &[old], &[fresh(10)]);
+        let new = runtime.first_output(call);
+        runtime.world_mut().store(new, 1);
+        runtime.let_go(&[old]);
+        runtime.overwrites(call, &[old]);
+        runtime.release(old).expect("nothing to compute");
+        versions.push(new);
+        assert_eq!(runtime.counters().memory, Bytes(10), "one version at a time");
+    }
+    let last = versions[5];
+    runtime.discard(last);
+    runtime.hold(&[last]).expect("fits");
+    runtime.let_go(&[last]);
+    assert_eq!((runtime.counters().reruns, runtime.counters().memory), (6, Bytes(10)));
+    runtime.release(last).expect("nothing to compute");
+    assert_eq!(runtime.in_use(), [1, 1, 1], "the weight");
+}
