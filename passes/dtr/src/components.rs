@@ -13,6 +13,8 @@ const NONE: u32 = u32::MAX;
 /// Union-find over evictions, one node per eviction.
 #[derive(Debug, Default)]
 pub(crate) struct Components {
+    /// Whether connections through storages that have returned are given up now and then. The reference never does.
+    splits: bool,
     parent: Vec<u32>,
     /// At roots: the time of the component in nanoseconds. Signed: a storage's time may have grown while it was
     /// away (a view was linked), and an output that never ran enters with 0 and leaves with its time.
@@ -31,10 +33,14 @@ pub(crate) struct Components {
 }
 
 impl Components {
+    pub fn new(splits: bool) -> Self {
+        Self { splits, ..Self::default() }
+    }
+
     /// Gives the fresh storages of a call that was just linked a node of value 0 each.
     pub fn linked(&mut self, tables: &Tables, call: u32) {
-        if self.parent.len() > 4 * tables.storages() + 1024 {
-            self.squeeze();
+        if self.splits && self.parent.len() > 2 * tables.storages() + 256 {
+            self.rebuild(tables);
         }
         for output in tables.calls[call as usize].outputs.clone() {
             let Tensor { storage, .. } = tables.tensors[output as usize];
@@ -56,26 +62,18 @@ impl Components {
         }
     }
 
-    /// Drops the nodes that storages left behind: one node per component is enough, since only roots matter. Looking
-    /// up counts as a visit, so simulations, whose visits are compared, must be too short to come here.
-    fn squeeze(&mut self) {
-        let visits = self.visits;
-        let mut new = Self { node: vec![NONE; self.node.len()], visits, ..Self::default() };
-        let mut renamed = vec![NONE; self.parent.len()];
-        for storage in 0..self.node.len() {
-            if self.node[storage] == NONE {
-                continue;
-            }
-            let root = self.root(self.node[storage]);
-            if renamed[root as usize] == NONE {
-                renamed[root as usize] = new.add(self.value[root as usize]);
-                let members = self.members[root as usize];
-                new.members[renamed[root as usize] as usize] = members;
-                new.note_sign(renamed[root as usize]);
-            }
-            new.node[storage] = renamed[root as usize];
+    /// Finds the components anew: drops the nodes that storages left behind, and the connections through them. On long
+    /// runs those would join everything, and the sum around a storage would say nothing of it.
+    fn rebuild(&mut self, tables: &Tables) {
+        let evicted: Vec<u32> =
+            (0..self.node.len() as u32).filter(|&s| self.node[s as usize] != NONE).collect();
+        let (splits, visits) = (self.splits, self.visits);
+        *self = Self { splits, visits, node: vec![NONE; self.node.len()], ..Self::default() };
+        for storage in evicted {
+            let node = self.add(tables.compute[storage as usize] as i64);
+            self.node[storage as usize] = node;
+            self.join(tables, storage);
         }
-        *self = new;
     }
 
     fn add(&mut self, value: i64) -> u32 {
@@ -104,9 +102,18 @@ impl Components {
 
     /// Records that `storage`, already marked as not resident, was evicted.
     pub fn evicted(&mut self, tables: &Tables, storage: u32) {
-        let own = self.add(tables.compute[storage as usize] as i64);
-        self.node[storage as usize] = own;
+        self.node[storage as usize] = self.add(tables.compute[storage as usize] as i64);
+        self.join(tables, storage);
+    }
+
+    /// Joins the component of an evicted storage with those of its evicted neighbours.
+    fn join(&mut self, tables: &Tables, storage: u32) {
+        let own = self.node[storage as usize];
         for neighbor in tables.evicted_neighbors(storage) {
+            // While components are found anew, those that come later join this one in their turn.
+            if self.node[neighbor as usize] == NONE {
+                continue;
+            }
             let other = self.root(self.node[neighbor as usize]);
             let root = self.root(own);
             if other != root {
@@ -117,8 +124,17 @@ impl Components {
                 self.members[root as usize] += self.members[other as usize];
             }
         }
-        // All lookups start below `own`, and nothing was hung above it.
-        self.note_sign(own);
+        // While one is evicted, all lookups start below `own`, and nothing was hung above it.
+        let root = self.root_unseen(own);
+        self.note_sign(root);
+    }
+
+    /// The root, without a visit that the reference would not make.
+    fn root_unseen(&self, mut node: u32) -> u32 {
+        while self.parent[node as usize] != node {
+            node = self.parent[node as usize];
+        }
+        node
     }
 
     /// Records that `storage` is resident again: its present time leaves its component, its node stays behind.

@@ -63,7 +63,7 @@ impl Search {
             Numerator::Neighborhood | Numerator::Ancestors => {
                 Memory::Regions(Regions::new(scan == Scan::Full))
             }
-            Numerator::Component => Memory::Components(Components::default()),
+            Numerator::Component => Memory::Components(Components::new(online.forget)),
             Numerator::Own | Numerator::One | Numerator::LastAccess | Numerator::Random => Memory::Nothing,
         };
         let rng = ChaCha8Rng::seed_from_u64(seed);

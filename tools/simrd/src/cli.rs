@@ -1,6 +1,6 @@
 //! The command line: what may be asked, and its defaults.
 //!
-//! Not here: what the commands do (see `run`, `figures`, `timing`).
+//! Not here: what the commands do (see `run`, `figures`, `plan`, `timing`).
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -34,6 +34,12 @@ pub enum Command {
     Banishing(FigureArgs),
     /// Metadata accesses of the three variants of h_DTR (figure 12).
     Accesses(FigureArgs),
+    /// Write a step of rk (the JSON of `rk-translate --to json`, or of the benchmark graphs) as a log.
+    #[command(long_flag = "record")]
+    Record(RecordArgs),
+    /// What rk's offline plans cost at the same budgets, beside an online heuristic and beside what is possible at all.
+    #[command(long_flag = "plan")]
+    Plan(PlanArgs),
     /// Time per run, as a table in Markdown: the seven heuristics over ten ratios, on one thread.
     Timing(TimingArgs),
 }
@@ -81,6 +87,37 @@ pub struct FigureArgs {
     /// The first of those seeds.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+}
+
+/// Arguments of `record`.
+#[derive(Debug, Args)]
+pub struct RecordArgs {
+    /// The step.
+    #[arg(value_name = "STEP.json")]
+    pub graph: PathBuf,
+    /// Where the log goes; standard output if nothing is said.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// A folder of logs (*.log, *.log.gz), or one log.
+    pub logs: PathBuf,
+    /// Budgets as fractions of the peak without a limit.
+    #[arg(long = "ratio", value_name = "R,...", value_delimiter = ',', value_parser = ratio,
+        default_value = "0.3,0.4,0.5,0.6,0.7,0.8,0.9")]
+    pub ratios: Vec<f64>,
+    /// Whom to compare with.
+    #[arg(long, value_name = "NAME", default_value = "h_dtr_eq", value_parser = heuristic_names())]
+    pub heuristic: String,
+    /// Seconds for a plan, and again for a bound.
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
+    pub time_limit: f64,
+    /// One JSON object per line, instead of a table in Markdown.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `timing`.
@@ -143,4 +180,9 @@ fn ratio(text: &str) -> Result<f64, String> {
     } else {
         Err("a ratio is a number of at least 0".to_owned())
     }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if seconds > 0.0 && seconds <= 86400.0 { Ok(seconds) } else { Err("between 0 and a day".to_owned()) }
 }

@@ -21,6 +21,8 @@ fn main() -> ExitCode {
 fn dispatch(command: &Command) -> Result<()> {
     match command {
         Command::Run(args) => rk_simrd::run(args, &mut BufWriter::new(stdout().lock())),
+        Command::Record(args) => rk_simrd::record(args, &mut BufWriter::new(stdout().lock())),
+        Command::Plan(args) => rk_simrd::plan(args, &mut stdout().lock()),
         Command::Timing(args) => rk_simrd::timing(args, &mut stdout().lock()),
         Command::Pareto(args) => figure(Experiment::Pareto, args),
         Command::Ablation(args) => figure(Experiment::Ablation, args),
