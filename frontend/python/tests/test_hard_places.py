@@ -37,6 +37,20 @@ class Chain(nn.Module):
         return x.square().mean()
 
 
+class Normed(nn.Module):
+    """Batch norms that are cheap to run again, and must not update their statistics again."""
+
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 1) for _ in range(6))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(6))
+
+    def forward(self, x):
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = torch.relu(norm(conv(x)))
+        return x.mean()
+
+
 class TwiceNormed(nn.Module):
     """One batch norm that runs twice in a step: its statistics are updated twice, in order."""
 
@@ -122,11 +136,12 @@ def tokens():
     [
         (lambda: Chain(lambda: nn.Dropout(0.4)), floats),
         (lambda: Chain(lambda: nn.RReLU()), floats),
+        (Normed, images),
         (TwiceNormed, images),
         (Tied, tokens),
         (InPlace, floats),
     ],
-    ids=["dropout", "rrelu", "norm twice", "tied", "in place"],
+    ids=["dropout", "rrelu", "norm", "norm twice", "tied", "in place"],
 )
 def test_bits_are_equal(make, inputs):
     plain, planned = both(make, inputs)
