@@ -7,12 +7,16 @@
 //! |---|---|
 //! | `compile` | text in, passes run, a schedule or text out |
 //! | `errors` | what failed, as exceptions of the package |
+//! | `online` | the online runtime: which values stay, for models whose graph changes every step |
+//! | `online_values` | Python's tensors and operators, as that runtime sees them |
 //!
 //! **Absent here:** torch. The extension is linked to no libtorch, so one wheel serves every build of it.
 //! **Invariant:** no panic and no abort reaches the interpreter; all long work runs without its lock.
 
 mod compile;
 mod errors;
+mod online;
+mod online_values;
 
 use pyo3::prelude::*;
 
@@ -23,6 +27,8 @@ mod _rk {
     use crate::compile::{rematerialize, run_passes, solvers, translate, version};
     #[pymodule_export]
     use crate::errors::{BudgetError, CompileError, OptionError, RkError};
+    #[pymodule_export]
+    use crate::online::{Handle, OnlineRuntime, OverBudget, budget_bytes};
 }
 
 /// Runs `work` without the interpreter's lock; a panic in it becomes an exception that asks for a report.

@@ -1,7 +1,8 @@
 """rk makes the training step of a PyTorch model fit in a byte budget, and computes the same bits.
 
 ``torch.compile(model, backend="rk", options={"budget": "2GiB"})`` needs no import of this package;
-:func:`compile` is the same with the options checked at once.
+:func:`compile` is the same with the options checked at once. ``with rk.memory_budget("2GiB"):`` is for models
+whose graph changes at every step (:mod:`rk.online`).
 """
 
 from __future__ import annotations
@@ -36,3 +37,26 @@ def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False,
             stacklevel=2,
         )
     return torch.compile(model, backend=rk, dynamic=dynamic, fullgraph=fullgraph, options=checked.as_dict())
+
+
+# These need torch, which is imported when the first of them is asked for.
+_ONLINE = (
+    "OutOfMemoryError",
+    "checkpoint",
+    "decheckpoint",
+    "is_checkpoint",
+    "memory_budget",
+    "reset_statistics",
+    "set_memory_budget",
+    "statistics",
+    "unset_memory_budget",
+)
+__all__ += list(_ONLINE)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ONLINE:
+        from rk import online
+
+        return getattr(online, name)
+    raise AttributeError(f"module 'rk' has no attribute {name!r}")

@@ -1,0 +1,453 @@
+"""How operators run under a memory budget: between autograd, which sees managed tensors, and the kernels.
+
+Every operator call of forward and backward comes through :meth:`Runtime.dispatch`, below autograd. Its
+results are given out as :class:`Managed` tensors, which have shape, strides and a handle of the core, and no
+data; autograd saves those, so what it saves can be evicted. Before an operator runs, the core gives its
+operands their values, evicting and computing again as it sees fit; all that happens here is what it says.
+
+In-place operators become pure: the storage that they write is a new one to the core, and all managed tensors
+in the old one move over. What was made outside (weights, inputs) is written in place; if something that may
+be computed again has read it, either that something is settled, which is computed and kept for good, or a
+copy of the old value is kept for it.
+
+Not here: decisions (``rk._rk``), the interface for users (``online``), replays (``online_replay``).
+"""
+
+from __future__ import annotations
+
+import weakref
+from time import perf_counter_ns
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from rk._rk import OnlineRuntime, OverBudget
+from rk.online_operators import Operator, operator
+from rk.online_replay import (
+    Overwrite,
+    Replay,
+    Restride,
+    Slot,
+    flat,
+    flat_storage,
+    generator_of,
+    map_tensors,
+    reshaped,
+    scan,
+)
+
+__all__ = ["Managed", "OutOfMemoryError", "Runtime"]
+
+
+class OutOfMemoryError(torch.OutOfMemoryError):
+    """The budget cannot be met: all that is in memory is locked by a running operator, or pinned.
+
+    ``locked``: the largest of those storages as (operator that made it, bytes, whether it is pinned), largest
+    first; ``wanted_bytes``: what the operator asked for; ``in_use_bytes``: what is in memory.
+    """
+
+    def __init__(self, message: str, locked: list[tuple[str, int, bool]], wanted: int, in_use: int) -> None:
+        """From the numbers of the core."""
+        named = ", ".join(
+            f"{size:,} B {'pinned' if pinned else 'locked'} from {name}" for name, size, pinned in locked
+        )
+        super().__init__(
+            f"{message}. By operator: {named}. {wanted + in_use:,} B would have been enough here"
+        )
+        self.locked = locked
+        self.wanted_bytes = wanted
+        self.in_use_bytes = in_use
+
+
+class Managed(Tensor):
+    """A tensor whose value may be in memory or not. It is used like any other; what needs its data gets a
+    copy.
+    """
+
+    _runtime: Runtime
+    _handle: Any
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        """Runs an operator where no budget is active: in the budget that its first managed argument belongs
+        to.
+        """
+        for leaf in flat([*args, *(kwargs or {}).values()]):
+            if isinstance(leaf, Managed):
+                return leaf._runtime.dispatch(func, args, kwargs or {})
+        raise AssertionError(f"{func} without a managed tensor")
+
+    def plain(self) -> Tensor:
+        """An ordinary tensor with the same value, cut off from autograd; shares no memory with this one."""
+        value: Tensor = self
+        # Inside of another budget the value comes out as one of its managed tensors.
+        while type(value) is Managed:
+            runtime = value._runtime
+            runtime.peeking = True
+            try:
+                with torch.no_grad():
+                    value = torch.ops.aten.detach.default(value)
+            finally:
+                runtime.peeking = False
+        return value
+
+    def _ordinary(self, method: str, *args: Any, **options: Any) -> Any:
+        """Calls a method on the value, outside of all budgets."""
+        value = self.plain()
+        with _disable_current_modes():
+            return getattr(value, method)(*args, **options)
+
+    def __repr__(self, **options: Any) -> str:
+        """The value, and that it is managed."""
+        return f"Managed({self._ordinary('__repr__', **options)})"
+
+    def __format__(self, spec: str) -> str:
+        """As the value is formatted."""
+        return self._ordinary("__format__", spec)
+
+    def numpy(self, **options: Any) -> Any:
+        """A copy of the value."""
+        if self.requires_grad and not options.get("force", False):
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return self._ordinary("numpy", **options)
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        """A copy of the value."""
+        return self._ordinary("__array__", *args, **options)
+
+    def tolist(self) -> Any:
+        """The value as nested lists."""
+        return self._ordinary("tolist")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A copy of the value."""
+        return self._ordinary("__dlpack__", **options)
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        """Saved as an ordinary tensor."""
+        return self._ordinary("__reduce_ex__", protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """An ordinary tensor with the same value."""
+        return self.plain()
+
+    def is_checkpoint(self) -> bool:
+        """Whether a budget manages this tensor."""
+        return True
+
+
+class Runtime:
+    """One budget and the tensors that it manages."""
+
+    def __init__(
+        self,
+        budget: int | None,
+        heuristic: str,
+        *,
+        total: bool,
+        seed: int,
+        patience: float,
+        log: str | None,
+    ) -> None:
+        """As :class:`rk.memory_budget` says."""
+        self.core = OnlineRuntime(budget, heuristic, seed=seed, patience=patience, log=log)
+        # Whether tensors made outside count.
+        self.total = total
+        self.peeking = False
+        self.adopting = False
+        # Managed tensors by the core's ids, which are given again: an entry whose tensor is gone is stale.
+        self.wrappers: dict[int, weakref.ref[Managed]] = {}
+        # Weights that were read, whose gradients become ordinary at the end.
+        self.leaves: dict[int, weakref.ref[Tensor]] = {}
+
+    def adopt(self, tensor: Tensor) -> Managed:
+        """A managed tensor for one made outside, with which it shares its memory."""
+        self.adopting = True
+        try:
+            return self.dispatch(torch.ops.aten.detach.default, (tensor,), {})
+        finally:
+            self.adopting = False
+
+    def set_budget(self, budget: int | None) -> None:
+        """Another budget, and what that needs evicted."""
+        try:
+            self.core.set_budget(budget)
+        except OverBudget as error:
+            raise OutOfMemoryError(*error.args) from None
+
+    def give_back_gradients(self) -> None:
+        """Gradients of weights become ordinary tensors, and what else lives on is settled, if there is room
+        for it.
+        """
+        # No operator runs here, so autograd is above: what is computed again must not be recorded.
+        with torch._C._AutoDispatchBelowAutograd(), torch.no_grad():
+            self._give_back()
+
+    def _give_back(self) -> None:
+        leaves = [leaf for leaf in (reference() for reference in self.leaves.values()) if leaf is not None]
+        ours = [leaf for leaf in leaves if type(leaf.grad) is Managed and leaf.grad._runtime is self]
+        try:
+            # All of them first: the budget has to hold for all of them together.
+            for leaf in ours:
+                self.core.settle(leaf.grad._handle.id)
+        except OverBudget as error:
+            raise OutOfMemoryError(*error.args) from None
+        for leaf in ours:
+            own = leaf.grad._handle.id
+            (value,) = self.core.begin(0, [own])
+            self.core.abandon([own])
+            with torch.no_grad():
+                alone = value.untyped_storage().nbytes() == value.nbytes
+                leaf.grad = value if alone else value.clone()
+        self.leaves.clear()
+        self.core.settle_all(1.0)
+        self.core.flush_log()
+
+    def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs one operator on managed and ordinary tensors."""
+        try:
+            return self._dispatch(func, args, kwargs)
+        except OverBudget as error:
+            raise OutOfMemoryError(*error.args) from None
+
+    def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        known = operator(func)
+        tensors: list[Tensor] = []
+        template = scan(args, tensors)
+        options = dict(zip(kwargs, scan(list(kwargs.values()), tensors), strict=True)) if kwargs else kwargs
+        if known.written:
+            writes = known.writes(args)
+            if writes:
+                return self._write(func, known, writes, template, options, tensors)
+        replay = Replay(func, template, options)
+        ids, operands = self._begin(replay, known.key, tensors)
+        try:
+            if self.peeking:
+                self.core.abandon(ids)
+                return operands[0].clone()
+            result, nanos = self._first_run(replay, known, operands)
+        except BaseException:
+            self.core.abandon(ids)
+            raise
+        return self._give_out(replay, known, ids, tensors, operands, result, nanos)
+
+    def _begin(
+        self, replay: Replay, key: int, tensors: list[Tensor], direct: dict[int, Tensor] | None = None
+    ) -> tuple[list[int], list[Any]]:
+        """Holds a call's operands; returns their ids and values. Those in ``direct`` have values and no
+        ids.
+        """
+        ids = []
+        for place, tensor in enumerate(tensors):
+            if direct and place in direct:
+                continue
+            if type(tensor) is Managed:
+                if tensor._runtime is self:
+                    ids.append(tensor._handle.id)
+                    continue
+                tensor = tensor.plain()
+            replay.keep_outside(place, tensor)
+            ids.append(self._constant(tensor))
+        operands = self.core.begin(key, ids)
+        for place, value in sorted(direct.items()) if direct else ():
+            operands.insert(place, value)
+        for place, tensor in replay.outside.items():
+            operands[place] = tensor
+        return ids, operands
+
+    def _constant(self, tensor: Tensor) -> int:
+        """The id of an ordinary tensor's storage, which stays as long as some call reads it."""
+        if tensor.layout != torch.strided:
+            return self.core.constant(id(tensor), 0)
+        storage = tensor.untyped_storage()
+        if tensor.requires_grad and tensor.is_leaf and id(tensor) not in self.leaves:
+            self.leaves[id(tensor)] = weakref.ref(tensor)
+        return self.core.constant(storage._cdata, storage.nbytes() if self.total else 0)
+
+    def _first_run(self, replay: Replay, known: Operator, operands: list[Any]) -> tuple[Any, int]:
+        if known.random:
+            device = replay.kwargs.get("device") or next((t.device for t in operands), torch.device("cpu"))
+            replay.generator = generator_of(replay.kwargs, torch.device(device))
+            replay.state = replay.generator.get_state()
+        start = perf_counter_ns()
+        result = replay.run(operands)
+        return result, perf_counter_ns() - start
+
+    def _give_out(
+        self,
+        replay: Replay,
+        known: Operator,
+        ids: list[int],
+        tensors: list[Tensor],
+        operands: list[Any],
+        result: Any,
+        nanos: int,
+    ) -> Any:
+        """Links the call that made ``result`` and wraps its tensors."""
+        outputs = [r for r in flat(result) if isinstance(r, Tensor)]
+        given = {id(operand): tensor for operand, tensor in zip(operands, tensors, strict=True)}
+        unmanaged = any(o.layout != torch.strided or type(o) is not Tensor for o in outputs)
+        if not outputs or unmanaged or any(id(o) in given for o in outputs):
+            self.core.abandon(ids)
+            return map_tensors(result, lambda t: given.get(id(t), t))
+        sizes = self._sizes(replay, known, operands, outputs)
+        if not self.adopting and all(size < 0 and -1 - size in replay.outside for size in sizes):
+            # A view of something made outside is made outside.
+            self.core.abandon(ids)
+            return result
+        values = replay.outputs(outputs)
+        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [])
+        wrapped = iter([self.wrap(value, handle) for value, handle in zip(values, handles, strict=True)])
+        return map_tensors(result, lambda _: next(wrapped))
+
+    def _sizes(
+        self, replay: Replay, known: Operator, operands: list[Any], outputs: list[Tensor]
+    ) -> list[int]:
+        """Bytes of fresh outputs; -1 - place for views of an operand."""
+        if known.fresh:
+            return [outputs[0].untyped_storage().nbytes()]
+        bases = {
+            o.untyped_storage()._cdata: p
+            for p, o in reversed(list(enumerate(operands)))
+            if o.layout == torch.strided
+        }
+        sizes, seen, shared = [], set(), []
+        for place, output in enumerate(outputs):
+            storage = output.untyped_storage()
+            if storage._cdata in bases:
+                sizes.append(-1 - bases[storage._cdata])
+                continue
+            if storage._cdata in seen:
+                shared.append(place)
+                sizes.append(output.nbytes)
+                continue
+            seen.add(storage._cdata)
+            sizes.append(storage.nbytes())
+        if shared:
+            replay.separate(shared)
+        return sizes
+
+    def wrap(self, value: Tensor, handle: Any) -> Managed:
+        """A managed tensor for a value that the core has under this handle."""
+        wrapper = Tensor._make_wrapper_subclass(
+            Managed,
+            value.size(),
+            strides=value.stride(),
+            storage_offset=value.storage_offset(),
+            dtype=value.dtype,
+            device=value.device,
+        )
+        wrapper._runtime = self
+        wrapper._handle = handle
+        self.wrappers[handle.id] = weakref.ref(wrapper)
+        return wrapper
+
+    def _write(
+        self,
+        func: Any,
+        known: Operator,
+        writes: tuple[int | str, ...],
+        template: list[Any],
+        options: dict[str, Any],
+        tensors: list[Tensor],
+    ) -> Any:
+        """Runs an operator that writes to some of its arguments."""
+        if known.refused:
+            raise NotImplementedError(f"{func} {known.refused}: not under a memory budget")
+        slots = [
+            slot for w in writes for slot in flat([template[w] if isinstance(w, int) else options.get(w)])
+        ]
+        places = [slot.place for slot in slots if type(slot) is Slot]
+        direct = {p: value for p in places if (value := self._written_in_place(func, tensors[p])) is not None}
+        moved = [p for p in places if p not in direct]
+        shared = [self.core.sharers(tensors[p]._handle.id) for p in moved]
+        if len({s for group in shared for s in group}) < sum(len(group) for group in shared):
+            raise NotImplementedError(f"{func} writes twice to one storage: not under a memory budget")
+        replay = Overwrite(func, template, options, moved, [len(group) > 1 for group in shared])
+        if known.makes_new:
+            replay.scratch = {place: value.clone() for place, value in direct.items()}
+        ids, operands = self._begin(replay, known.key, tensors, direct)
+        try:
+            kept = [self.core.is_settled(tensors[p]._handle.id) for p in moved]
+            for place in (p for p, keep in zip(moved, kept, strict=True) if keep):
+                # Something that may be computed again reads the old value, which has no past to come from.
+                operands[place] = reshaped(operands[place].untyped_storage().clone(), operands[place])
+            result, nanos = self._first_run(replay, known, operands)
+        except BaseException:
+            self.core.abandon(ids)
+            raise
+        given = {id(operand): tensor for operand, tensor in zip(operands, tensors, strict=True)}
+        fresh = [r for r in flat(result) if isinstance(r, Tensor) and id(r) not in given]
+        if not moved and not fresh:
+            self.core.abandon(ids)
+            return map_tensors(result, lambda t: given[id(t)])
+        written = [
+            flat_storage(operands[p]) if w else operands[p] for p, w in zip(moved, replay.whole, strict=True)
+        ]
+        values = written + fresh
+        sizes = [value.untyped_storage().nbytes() for value in values]
+        consumed = [tensors[p]._handle.id for p, keep in zip(moved, kept, strict=True) if not keep]
+        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, consumed)
+        for place, group, handle, keep in zip(moved, shared, handles, kept, strict=False):
+            self._move(tensors[place], group, handle, operands[place])
+            if keep:
+                self.core.settle(tensors[place]._handle.id)
+        wrapped = {id(v): self.wrap(v, h) for v, h in zip(fresh, handles[len(moved) :], strict=True)}
+        return map_tensors(result, lambda t: given[id(t)] if id(t) in given else wrapped[id(t)])
+
+    def _written_in_place(self, func: Any, tensor: Tensor) -> Tensor | None:
+        """The value to write to, if that is the tensor's own and nothing that may be computed again needs the
+        old one.
+        """
+        if type(tensor) is not Managed:
+            if tensor.layout == torch.strided:
+                self._protect(tensor)
+            return tensor
+        if tensor._runtime is not self:
+            raise NotImplementedError(f"{func} writes to a tensor of another memory budget")
+        own = tensor._handle.id
+        if not self.core.is_settled(own):
+            return None
+        (value,) = self.core.begin(0, [own])
+        self.core.abandon([own])
+        self._protect(value)
+        return None if self.core.is_read(own) else value
+
+    def _protect(self, tensor: Tensor) -> None:
+        """Before an ordinary tensor is overwritten: whatever may be computed again from it gets what it
+        needs.
+        """
+        storage = tensor.untyped_storage()
+        if not self.core.constant_is_read(storage._cdata):
+            return
+        # After a backward pass little is left that depends on a weight: the loss and gradients.
+        if (
+            tensor.requires_grad
+            and self.core.settle_all(0.5)
+            and not self.core.constant_is_read(storage._cdata)
+        ):
+            return
+        self.core.replace_constant(storage._cdata, flat_storage(tensor).clone(), storage.nbytes())
+
+    def _move(self, tensor: Managed, group: list[int], handle: Any, value: Tensor) -> None:
+        """All managed tensors of an overwritten storage become tensors of the new one."""
+        if len(group) == 1:
+            tensor._handle = handle
+            self.wrappers[handle.id] = weakref.ref(tensor)
+            return
+        for member in group:
+            wrapper = self.wrappers[member]()
+            if wrapper is None:
+                continue
+            view = Restride(wrapper)
+            self.core.begin(-1, [handle.id])
+            lies = reshaped(value.untyped_storage(), wrapper)
+            (own,) = self.core.finish(-1, [handle.id], view, [lies], [-1], 0, [])
+            wrapper._handle = own
+            self.wrappers[own.id] = weakref.ref(wrapper)

@@ -1,0 +1,97 @@
+"""What the schema of an operator says about it, read once per operator.
+
+Which arguments it writes, which outputs are views of which arguments, whether it draws random numbers.
+Not here: how a call runs (``online_dispatch``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+__all__ = ["Operator", "operator"]
+
+# Batch norms write their running statistics in training and do not say so in their schemas: the places of
+# those.
+_SILENT_WRITES = {
+    "aten::native_batch_norm": (3, 4),
+    "aten::cudnn_batch_norm": (3, 4),
+    "aten::miopen_batch_norm": (3, 4),
+}
+# The place of their flag for training, without which they write nothing.
+_TRAINING = 5
+
+
+@dataclass(slots=True)
+class Operator:
+    """One overload of one operator."""
+
+    key: int
+    """A number of its own, for the core's tables."""
+    written: tuple[int | str, ...]
+    """Places or names of the arguments that it writes."""
+    silent: bool
+    """Whether it writes those in training only."""
+    fresh: bool
+    """Whether it returns one tensor, and that has a storage of its own."""
+    random: bool
+    """Whether it draws from a generator."""
+    refused: str | None
+    """Why it cannot be managed."""
+    makes_new: bool
+    """Whether it returns anything but what it writes."""
+
+    def writes(self, args: tuple[Any, ...]) -> tuple[int | str, ...]:
+        """Places or names of the arguments that this call writes."""
+        if self.silent and len(args) > _TRAINING and not args[_TRAINING]:
+            return ()
+        return self.written
+
+
+_known: dict[Any, Operator] = {}
+
+
+def operator(func: Any) -> Operator:
+    """What is known of an operator."""
+    found = _known.get(func)
+    if found is None:
+        found = _known[func] = _read(func, len(_known))
+    return found
+
+
+def _read(func: Any, key: int) -> Operator:
+    schema = func._schema
+    written: list[int | str] = []
+    for place, argument in enumerate(schema.arguments):
+        alias = argument.alias_info
+        if alias is None:
+            continue
+        if alias.is_write:
+            written.append(argument.name if argument.kwarg_only else place)
+    silent = _SILENT_WRITES.get(schema.name)
+    makes_new = False
+    for result in schema.returns:
+        alias = result.alias_info
+        makes_new |= alias is None or not alias.is_write
+    refused = None
+    if torch.Tag.inplace_view in func.tags or schema.name in (
+        "aten::resize_",
+        "aten::set_",
+        "aten::resize_as_",
+    ):
+        refused = "changes the shape of a tensor in place"
+    # Operators called unsafe return views and do not say so; other people's may do anything.
+    honest = func.namespace == "aten" and "unsafe" not in schema.name
+    return Operator(
+        key=key,
+        written=tuple(written) or silent or (),
+        silent=silent is not None,
+        fresh=honest
+        and [r.alias_info for r in schema.returns] == [None]
+        and str(schema.returns[0].type) == "Tensor",
+        random=torch.Tag.nondeterministic_seeded in func.tags,
+        refused=refused,
+        makes_new=makes_new,
+    )

@@ -1,0 +1,414 @@
+//! The online runtime for Python: which values stay and which are computed again is decided here, by `rk-dtr`; Python
+//! runs operators and holds tensors.
+//!
+//! Idea: the runtime's world is Python's objects (`online_values`). Handles are what Python's managed tensors hold; when one
+//! is dropped, which can happen at any time, the garbage collector's included, its tensor is put on a list that the next
+//! entry works off.
+//! Not here: torch, operators, autograd (`rk/online.py`).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use rk_dtr::{
+    Bytes, CallId, Heuristic, Locked, Nanos, Online, Options, Output, Policy, Runtime, Scan, Stop, TensorId,
+};
+use rk_plan::Budget;
+
+use crate::online_values::{Log, Values, put};
+
+create_exception!(
+    rk,
+    OverBudget,
+    PyRuntimeError,
+    "A budget cannot be met: (message, locked, wanted, in use)."
+);
+
+type Dropped = Arc<Mutex<Vec<TensorId>>>;
+
+/// Seconds of recomputation that are never called thrashing.
+const GRACE: f64 = 10.0;
+
+/// A reference of Python to a tensor.
+#[pyclass(frozen, module = "rk._rk")]
+pub struct Handle {
+    tensor: TensorId,
+    dropped: Dropped,
+}
+
+#[pymethods]
+impl Handle {
+    /// The tensor's id. Ids are given again once a tensor is forgotten.
+    #[getter]
+    fn id(&self) -> u32 {
+        self.tensor.index() as u32
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(self.tensor);
+    }
+}
+
+/// One budget, one pool of managed tensors.
+#[pyclass(module = "rk._rk")]
+pub struct OnlineRuntime {
+    core: Runtime<Values>,
+    dropped: Dropped,
+    /// What the outputs of an operator took the last time that it read so many bytes.
+    sizes: HashMap<(i64, u64), u64>,
+    /// Constants that the next call reads: held, so that they are not forgotten before it holds them itself.
+    awaited: Vec<TensorId>,
+    /// Nanoseconds in entries, and how many calls were recorded.
+    inside: u64,
+    recorded: u64,
+    /// The share of the time since `started` that recomputation may take; more is thrashing.
+    patience: f64,
+    started: Instant,
+}
+
+fn ids(tensors: &[u32]) -> Vec<TensorId> {
+    tensors.iter().map(|&t| TensorId::new(t)).collect()
+}
+
+/// A budget as people write it: bytes, "2GiB", "500MB". `None` is no limit.
+#[pyfunction]
+pub fn budget_bytes(text: &str) -> PyResult<u64> {
+    match text.parse::<Budget>() {
+        Ok(Budget::Bytes(bytes)) => Ok(bytes.0),
+        Ok(Budget::Fraction { .. }) => Err(PyValueError::new_err(format!(
+            "budget {text:?}: a fraction of what? An online runtime does not know the peak; give bytes"
+        ))),
+        Err(error) => Err(PyValueError::new_err(error.to_string())),
+    }
+}
+
+#[pymethods]
+impl OnlineRuntime {
+    #[new]
+    #[pyo3(signature = (budget, heuristic, *, seed=0, patience=1.0, log=None))]
+    fn new(
+        budget: Option<u64>,
+        heuristic: &str,
+        seed: u64,
+        patience: f64,
+        log: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let heuristic =
+            heuristic.parse::<Heuristic>().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let options = Options {
+            heuristic,
+            policy: Policy::Eager,
+            budget: budget.map_or(Bytes::UNLIMITED, Bytes),
+            remat_limit: Nanos::UNLIMITED,
+            scan: Scan::Pruned,
+            seed,
+            online: Online::ON,
+        };
+        let log = log.map(|path| Log::create(&path)).transpose()?;
+        let world = Values { log, ..Values::default() };
+        Ok(Self {
+            core: Runtime::new(options, world),
+            dropped: Dropped::default(),
+            sizes: HashMap::new(),
+            awaited: Vec::new(),
+            inside: 0,
+            recorded: 0,
+            patience,
+            started: Instant::now(),
+        })
+    }
+
+    /// Holds arguments, makes room for what the operator's outputs took the last time, and returns the values.
+    fn begin<'py>(&mut self, py: Python<'py>, operator: i64, args: Vec<u32>) -> PyResult<Bound<'py, PyList>> {
+        let (start, running) = (Instant::now(), self.core.world().running);
+        self.drain()?;
+        let args = ids(&args);
+        let held = self.core.hold(&args);
+        self.core.let_go(&std::mem::take(&mut self.awaited));
+        held.map_err(|stop| self.error(py, stop))?;
+        let read = args.iter().map(|&a| self.core.bytes(a).0).sum();
+        let expected = self.sizes.get(&(operator, read)).copied().unwrap_or(0);
+        if let Err(stop) = self.core.make_room(Bytes(expected)) {
+            let error = self.error(py, stop);
+            self.core.let_go(&args);
+            return Err(error);
+        }
+        let values = &self.core.world().values;
+        let list = PyList::new(py, args.iter().map(|a| values[a.index()].as_ref()));
+        self.count(start, running);
+        list
+    }
+
+    /// Links a call that ran between [`Self::begin`] and now. `sizes`: bytes of a fresh output, or -1 - place of the argument
+    /// that an output is a view of. `consumed`: tensors that were written in place, whose storages are now those of the
+    /// first outputs.
+    #[expect(clippy::too_many_arguments, reason = "one crossing of the border per operator")]
+    fn finish(
+        &mut self,
+        py: Python<'_>,
+        operator: i64,
+        args: Vec<u32>,
+        replay: Py<PyAny>,
+        values: Vec<Py<PyAny>>,
+        sizes: Vec<i64>,
+        nanos: u64,
+        consumed: Vec<u32>,
+    ) -> PyResult<Vec<Handle>> {
+        let (start, running) = (Instant::now(), self.core.world().running);
+        let args = ids(&args);
+        let output = |&size: &i64| match u64::try_from(size) {
+            Ok(bytes) => Output::Fresh(Bytes(bytes)),
+            Err(_) => Output::View((-1 - size) as u32),
+        };
+        let outputs: Vec<Output> = sizes.iter().map(output).collect();
+        let read = args.iter().map(|&a| self.core.bytes(a).0).sum();
+        // What was overwritten was not made.
+        let fresh = sizes.iter().filter_map(|&size| u64::try_from(size).ok());
+        let made = fresh.skip(consumed.len()).sum();
+        self.sizes.insert((operator, read), made);
+        let call = self.core.record(Nanos(nanos), &args, &outputs);
+        self.log_call(py, call, Nanos(nanos), &args, &outputs, &replay);
+        let first = self.core.first_output(call).index();
+        let world = self.core.world_mut();
+        put(&mut world.calls, call.index(), replay);
+        for (offset, value) in values.into_iter().enumerate() {
+            put(&mut world.values, first + offset, value);
+        }
+        let handles = (first..first + sizes.len()).map(|t| self.handle(TensorId::new(t as u32))).collect();
+        self.core.let_go(&args);
+        self.core.overwrites(call, &ids(&consumed));
+        self.recorded += 1;
+        self.core.trim().map_err(|stop| self.error(py, stop))?;
+        self.count(start, running);
+        self.is_thrashing().map_or(Ok(handles), |message| Err(PyRuntimeError::new_err(message)))
+    }
+
+    /// Ends [`Self::begin`] for an operator that failed, or made nothing to manage.
+    fn abandon(&mut self, args: Vec<u32>) {
+        self.core.let_go(&ids(&args));
+    }
+
+    /// The tensor made outside whose torch storage has this address, held until the next [`Self::begin`]. The call that
+    /// reads it keeps the storage alive.
+    fn constant(&mut self, py: Python<'_>, key: u64, size: u64) -> PyResult<u32> {
+        let tensor = match self.core.world().constants.get(&key) {
+            Some(&tensor) => {
+                // In memory for good: this only holds it.
+                self.core.hold(&[tensor]).map_err(|stop| self.error(py, stop))?;
+                tensor
+            }
+            None => {
+                let tensor = self.core.constant(Bytes(size)).map_err(|stop| self.error(py, stop))?;
+                let world = self.core.world_mut();
+                put(&mut world.values, tensor.index(), py.None());
+                if let Some(log) = &mut world.log {
+                    let name = log.name(tensor);
+                    let result = log.writer.constant(&name, Bytes(size));
+                    log.note(result);
+                }
+                world.constants.insert(key, tensor);
+                world.keys.insert(tensor, key);
+                tensor
+            }
+        };
+        self.awaited.push(tensor);
+        Ok(tensor.index() as u32)
+    }
+
+    /// Whether a call that may run again reads the tensor made outside whose torch storage has this address.
+    fn constant_is_read(&mut self, key: u64) -> PyResult<bool> {
+        self.drain()?;
+        Ok(self.core.world().constants.get(&key).is_some_and(|&t| self.core.is_read(t)))
+    }
+
+    /// The constant was overwritten: calls that read it are given a copy of its old value, which counts from now on.
+    fn replace_constant(&mut self, key: u64, copy: Py<PyAny>, size: u64) {
+        let world = self.core.world_mut();
+        if let Some(tensor) = world.constants.remove(&key) {
+            world.keys.remove(&tensor);
+            put(&mut world.values, tensor.index(), copy);
+            self.core.resize(tensor, Bytes(size));
+        }
+    }
+
+    /// Gives a tensor its value and keeps it for good.
+    fn settle(&mut self, py: Python<'_>, tensor: u32) -> PyResult<()> {
+        self.core.settle(TensorId::new(tensor)).map_err(|stop| self.error(py, stop))
+    }
+
+    /// Settles everything that Python holds, if all of it takes no more than `share` of the budget; says whether.
+    fn settle_all(&mut self, py: Python<'_>, share: f64) -> PyResult<bool> {
+        self.drain()?;
+        let (tensors, bytes) = self.core.unsettled();
+        let budget = self.core.options().budget;
+        let all = self.core.pinned_bytes().0 + bytes.0;
+        if budget != Bytes::UNLIMITED && all as f64 > share * budget.0 as f64 {
+            return Ok(false);
+        }
+        for tensor in tensors {
+            self.core.settle(tensor).map_err(|stop| self.error(py, stop))?;
+        }
+        Ok(true)
+    }
+
+    /// Whether the tensor stays in memory for good.
+    fn is_settled(&self, tensor: u32) -> bool {
+        self.core.is_settled(TensorId::new(tensor))
+    }
+
+    /// Whether a call that may run again reads the tensor's storage.
+    fn is_read(&mut self, tensor: u32) -> PyResult<bool> {
+        self.drain()?;
+        Ok(self.core.is_read(TensorId::new(tensor)))
+    }
+
+    /// The tensors that Python holds in the storage of this one.
+    fn sharers(&mut self, tensor: u32) -> PyResult<Vec<u32>> {
+        self.drain()?;
+        Ok(self.core.sharers(TensorId::new(tensor)).into_iter().map(|t| t.index() as u32).collect())
+    }
+
+    /// Whether the tensor has its value now.
+    fn has_value(&self, tensor: u32) -> bool {
+        self.core.has_value(TensorId::new(tensor))
+    }
+
+    #[getter]
+    fn budget(&self) -> Option<u64> {
+        let Bytes(budget) = self.core.options().budget;
+        (budget != u64::MAX).then_some(budget)
+    }
+
+    /// Obeys another budget from now on; `None` is no limit.
+    fn set_budget(&mut self, py: Python<'_>, budget: Option<u64>) -> PyResult<()> {
+        self.core.set_budget(budget.map_or(Bytes::UNLIMITED, Bytes));
+        self.drain()?;
+        self.core.trim().map_err(|stop| self.error(py, stop))
+    }
+
+    /// The books: bytes, counts, nanoseconds.
+    fn statistics(&mut self) -> PyResult<HashMap<&'static str, u64>> {
+        self.drain()?;
+        let counters = self.core.counters();
+        let [tensors, calls, storages] = self.core.in_use();
+        Ok(HashMap::from([
+            ("memory_bytes", counters.memory.0),
+            ("peak_bytes", counters.max_memory.0),
+            ("pinned_bytes", self.core.pinned_bytes().0),
+            ("calls", self.recorded),
+            ("evictions", counters.evictions),
+            ("recomputations", counters.reruns),
+            ("scores", counters.evals),
+            ("compute_ns", counters.model.0),
+            ("recompute_ns", counters.remat.0),
+            ("decision_ns", self.inside),
+            ("live_tensors", tensors as u64),
+            ("live_calls", calls as u64),
+            ("live_storages", storages as u64),
+        ]))
+    }
+
+    /// Writes a mark (START, BACKWARD) to the log, if there is one.
+    fn annotate(&mut self, mark: &str) {
+        if let Some(log) = &mut self.core.world_mut().log {
+            let result = log.writer.annotate(mark);
+            log.note(result);
+        }
+    }
+
+    /// Writes out what the log has buffered.
+    fn flush_log(&mut self) -> PyResult<()> {
+        self.drain()?;
+        let Some(log) = &mut self.core.world_mut().log else { return Ok(()) };
+        let result = log.writer.flush();
+        log.note(result);
+        log.failed.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Starts the statistics anew.
+    fn reset_statistics(&mut self) {
+        self.core.reset_counters();
+        (self.inside, self.recorded, self.started) = (0, 0, Instant::now());
+    }
+}
+
+impl OnlineRuntime {
+    fn handle(&self, tensor: TensorId) -> Handle {
+        Handle { tensor, dropped: Arc::clone(&self.dropped) }
+    }
+
+    /// Works off the handles that were dropped since the last entry.
+    fn drain(&mut self) -> PyResult<()> {
+        loop {
+            let dropped = std::mem::take(&mut *self.dropped.lock().unwrap_or_else(PoisonError::into_inner));
+            if dropped.is_empty() {
+                return Ok(());
+            }
+            for tensor in dropped {
+                if let Some(log) = &mut self.core.world_mut().log {
+                    log.release(tensor);
+                }
+                // Only banishing computes anything here.
+                self.core.release(tensor).map_err(|stop| Python::attach(|py| self.error(py, stop)))?;
+            }
+        }
+    }
+
+    fn is_thrashing(&self) -> Option<String> {
+        let (spent, all) = (self.core.counters().remat.0 as f64 * 1e-9, self.started.elapsed().as_secs_f64());
+        (spent > GRACE && self.patience < 1.0 && spent > self.patience * all).then(|| {
+            format!(
+                "thrashing: {spent:.1} s of the last {all:.1} s went into recomputation; raise the budget"
+            )
+        })
+    }
+
+    fn log_call(
+        &mut self,
+        py: Python<'_>,
+        call: CallId,
+        took: Nanos,
+        args: &[TensorId],
+        outputs: &[Output],
+        replay: &Py<PyAny>,
+    ) {
+        let first = self.core.first_output(call).index() as u32;
+        let Some(log) = &mut self.core.world_mut().log else { return };
+        let operator = replay.bind(py).str().map_or_else(|_| String::new(), |name| name.to_string());
+        let args: Vec<String> = args.iter().map(|&a| log.known(a)).collect();
+        let name =
+            |(place, &output): (usize, &Output)| (log.name(TensorId::new(first + place as u32)), output);
+        let results: Vec<_> = outputs.iter().enumerate().map(name).collect();
+        let result = log.writer.call(&operator, took, &args, &results);
+        log.note(result);
+    }
+
+    fn count(&mut self, start: Instant, running: u64) {
+        let replayed = self.core.world().running - running;
+        self.inside += (start.elapsed().as_nanos() as u64).saturating_sub(replayed);
+    }
+
+    fn error(&self, py: Python<'_>, stop: Stop<PyErr>) -> PyErr {
+        match stop {
+            Stop::World(error) => error,
+            Stop::Thrashed { .. } => PyRuntimeError::new_err(stop.to_string()),
+            Stop::OutOfMemory { wanted, in_use, ref locked, .. } => {
+                let name = |l: &Locked| {
+                    let call = self.core.call_of(l.tensor).index();
+                    let call = self.core.world().calls.get(call).and_then(Option::as_ref);
+                    let named = call.and_then(|call| call.bind(py).str().ok());
+                    (named.map_or("constant".to_owned(), |name| name.to_string()), l.bytes.0, l.pinned)
+                };
+                let largest: Vec<_> = locked.largest.iter().map(name).collect();
+                OverBudget::new_err((stop.to_string(), largest, wanted.0, in_use.0))
+            }
+        }
+    }
+}

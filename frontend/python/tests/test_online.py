@@ -1,0 +1,297 @@
+"""The online runtime: the same bits as eager PyTorch within the budget, and nothing left behind."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import pickle
+
+import pytest
+import torch
+from online_models import Experts, FusedGru, Gru, Lstm, Meter, TreeLstm, gpt2, rows, sequences, tokens, trees
+from torch import nn
+
+import rk
+
+MODELS = {
+    "lstm": (Lstm, sequences),
+    "gru": (Gru, sequences),
+    "tree": (TreeLstm, trees),
+    "experts": (Experts, rows),
+    "gpt2": (gpt2, tokens),
+}
+
+
+def train(make, data, context=None, steps=20, meter=None, inside=False):
+    """Losses, gradients, weights and buffers after some steps from the same seed."""
+    torch.manual_seed(0)
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    torch.manual_seed(1)
+    kept = []
+
+    def step(x):
+        loss = model(x)
+        loss.backward()
+        if inside:
+            optimizer.step()
+        return loss
+
+    for turn in range(steps):
+        x = data(turn)
+        optimizer.zero_grad()
+        with meter or torch.enable_grad():
+            if context is None:
+                loss = step(x)
+            else:
+                with context:
+                    loss = step(x)
+        if not inside:
+            optimizer.step()
+        kept.append(loss.detach().item())
+    kept += [p.grad.detach() for p in model.parameters()]
+    kept += [t.detach() for t in [*model.parameters(), *model.buffers()]]
+    return kept
+
+
+def equal(left, right):
+    pairs = zip(left, right, strict=True)
+    return all(a == b if isinstance(a, float) else torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_twenty_steps_are_equal_within_the_budget(name):
+    make, data = MODELS[name]
+    eager = Meter()
+    expected = train(make, data, meter=eager)
+    for share in (0.6, 0.4):
+        budget = int(eager.peak * share)
+        context = rk.memory_budget(budget)
+        meter = Meter()
+        assert equal(train(make, data, context, meter=meter), expected), share
+        largest = max(meter.largest, 1)
+        assert meter.peak <= budget + largest, f"{meter.peak} of {budget}, and {largest} at most at once"
+        found = context.statistics()
+        assert found["recomputations"] > 0
+        gc.collect()
+        found = context.statistics()
+        assert (found["live_tensors"], found["memory_bytes"]) == (0, 0)
+
+
+@pytest.mark.parametrize("heuristic", ["h_dtr", "h_dtr_local", "h_lru", "h_size", "h_msps", "h_rand"])
+def test_every_heuristic_computes_the_same(heuristic):
+    expected = train(TreeLstm, trees, steps=2)
+    context = rk.memory_budget("540KB", heuristic=heuristic)
+    assert equal(train(TreeLstm, trees, context, steps=2), expected)
+    assert context.statistics()["evictions"] > 0
+
+
+def test_optimizers_may_step_inside():
+    expected = train(FusedGru, sequences, steps=3)
+    context = rk.memory_budget("700KB")
+    assert equal(train(FusedGru, sequences, context, steps=3, inside=True), expected)
+    assert context.statistics()["recomputations"] > 0
+
+
+def test_adam_steps_inside_and_keeps_no_past():
+    def steps(context):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        live = []
+        for turn in range(30):
+            x = torch.randn(16, 8, generator=torch.Generator().manual_seed(turn))
+            with context or torch.enable_grad():
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            if context:
+                live.append(context.statistics()["live_calls"])
+        return [p.detach() for p in model.parameters()], live
+
+    expected, _ = steps(None)
+    found, live = steps(rk.memory_budget("100KB"))
+    assert equal(found, expected)
+    assert live[-1] == live[5], "the past of every step is dropped"
+
+
+def test_nothing_leaks_over_thousands_of_steps():
+    torch.manual_seed(0)
+    cell = nn.GRUCell(4, 8)
+    context = rk.memory_budget("9KB")
+    meter = Meter()
+    for turn in range(2000):
+        with meter, context:
+            state = torch.zeros(2, 8)
+            for _ in range(2 + turn % 3):
+                state = cell(torch.ones(2, 4), state)
+            state.sum().backward()
+            cell.zero_grad()
+        del state
+        if turn == 20:
+            known = len(context.runtime.wrappers)
+        if turn in (20, 1999):
+            gc.collect()
+            found = context.statistics()
+            assert (found["live_tensors"], found["live_calls"], found["memory_bytes"]) == (0, 0, 0)
+            assert len(context.runtime.wrappers) == known, "the same ids serve for ever"
+            assert meter.now == 0
+
+
+def test_a_budget_that_cannot_be_met_names_what_is_locked():
+    x = torch.randn(64, 64)
+    context = rk.memory_budget(30_000)
+    with pytest.raises(torch.OutOfMemoryError, match="aten.mul") as caught, context:
+        y = x * 2
+        z = y + 1
+        torch.cat([y, z, y, z])
+        torch.cat([y, z])
+    error = caught.value
+    assert isinstance(error, rk.OutOfMemoryError)
+    assert {name for name, _, _ in error.locked} >= {"aten.mul.Tensor", "aten.add.Tensor"}
+    # The context goes on afterwards, and with a larger budget the same works.
+    context.set_budget("1MB")
+    with context:
+        assert torch.equal(torch.cat([y, z]).plain(), torch.cat([x * 2, x * 2 + 1]))
+
+
+def test_values_are_there_when_they_are_asked_for():
+    x = torch.arange(4096.0)
+    with rk.memory_budget(40_000) as context:
+        first = x * 2
+        rest = [x + i for i in range(10)]
+        assert context.statistics()["evictions"] > 0
+        assert first[3].item() == 6 and float(first[4]) == 8 and first[:2].tolist() == [0, 2]
+        assert first.numpy()[5] == 10 and first.data[6] == 12
+        assert repr(first[1]) == "Managed(tensor(2.))" and f"{first[1]:.1f}" == "2.0"
+        assert (first == x * 2).all() and bool((rest[3] > 2).all())
+    assert torch.equal(pickle.loads(pickle.dumps(first)), x * 2)
+    assert torch.equal(copy.deepcopy(first), x * 2)
+    assert torch.equal(rk.decheckpoint(first), x * 2) and type(rk.decheckpoint(first)) is torch.Tensor
+
+
+@pytest.mark.parametrize("budget", [None, 9_000])
+def test_views_and_writes_in_place(budget):
+    def run():
+        torch.manual_seed(3)
+        a = torch.randn(8, 64)
+        base = a * 1
+        left, right = base.chunk(2, 1)
+        kept = base + 1
+        left.add_(1)
+        right[2:4].mul_(3)
+        base[:, 5] = right[:, 1]
+        base.t()[3].zero_()
+        pad = [torch.full((32,), float(i)) for i in range(40)]
+        left.copy_(torch.sigmoid(left))
+        total = torch.zeros(8)
+        total += base.sum(1)
+        same = base.add_(base)
+        view = base.view(-1)[7:9]
+        base.mul_(2)
+        return [base, left, right, kept, total, same, view, *pad]
+
+    expected = run()
+    with rk.memory_budget(budget) as context:
+        found = run()
+        assert equal([f.plain() for f in found], expected)
+        assert budget is None or context.statistics()["recomputations"] > 0
+
+
+def test_weights_that_change_leave_what_was_computed_from_them_as_it_was():
+    weight = torch.ones(64, requires_grad=True)
+    with rk.memory_budget(1_100) as context:
+        before = weight.detach() * 3
+        spare = [torch.zeros(64) for _ in range(8)]
+        with torch.no_grad():
+            weight.mul_(5)
+        after = weight.detach() * 3
+        spare += [torch.zeros(64) for _ in range(8)]
+        assert before.plain().sum() == 192 and after.plain().sum() == 960
+        assert context.statistics()["recomputations"] > 0
+    weight = torch.ones(64)
+    with rk.memory_budget(600):
+        before = weight * 3
+        spare = [torch.zeros(64) for _ in range(4)]
+    weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified in place outside"):
+        for value in [before, *spare]:
+            value.plain()
+
+
+def test_random_numbers_are_drawn_once():
+    def run():
+        torch.manual_seed(5)
+        x = torch.ones(64)
+        drawn = [
+            nn.functional.dropout(x, 0.5),
+            torch.rand(64),
+            torch.randn(64).exponential_(),
+            torch.randperm(64),
+        ]
+        drawn += [torch.rand(64, generator=torch.Generator().manual_seed(9)) for _ in range(8)]
+        return [*drawn, torch.rand(3)]
+
+    expected = run()
+    with rk.memory_budget(1_500) as context:
+        found = run()
+        assert equal([f.plain() for f in found], expected)
+        assert context.statistics()["recomputations"] > 0
+    assert torch.equal(torch.rand(3), (run(), torch.rand(3))[1]), "the generator is where it would have been"
+
+
+def test_shapes_are_not_changed_in_place():
+    with rk.memory_budget(None):
+        x = torch.ones(2, 3) * 2
+        with pytest.raises(NotImplementedError, match="shape"):
+            x.t_()
+
+
+def test_checkpoint_and_decheckpoint_need_no_context():
+    rk.set_memory_budget("1MB")
+    rk.reset_statistics()
+    weight = torch.randn(32, 32, requires_grad=True)
+    managed = rk.checkpoint(weight)
+    assert rk.is_checkpoint(managed) and not rk.is_checkpoint(weight)
+    x = torch.randn(4, 32)
+    loss = rk.decheckpoint((rk.checkpoint(x) @ managed).tanh().sum())
+    assert type(loss) is torch.Tensor
+    loss.backward()
+    (expected,) = torch.autograd.grad((x @ weight).tanh().sum(), weight)
+    assert torch.equal(rk.decheckpoint(weight.grad), expected)
+    assert rk.statistics()["calls"] > 3
+    rk.unset_memory_budget()
+
+
+def test_the_log_is_in_the_format_of_dtr(tmp_path):
+    log = tmp_path / "step.log"
+    model, tree = TreeLstm(), trees(0)
+    with rk.memory_budget(None, log=str(log)) as context:
+        loss = model(tree)
+        context.annotate("BACKWARD")
+        loss.backward()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    kinds = {line["INSTRUCTION"] for line in lines}
+    assert lines[0] == {"INSTRUCTION": "ANNOTATE", "ANNOTATION": "START"}
+    assert kinds == {"ANNOTATE", "CONSTANT", "MEMORY", "CALL", "ALIAS", "RELEASE"}
+    defined = set()
+    for line in lines:
+        if line["INSTRUCTION"] == "CALL":
+            assert set(line["ARGS"]) <= defined
+            defined.update(line["RESULT"])
+        if line["INSTRUCTION"] == "CONSTANT":
+            defined.add(line["NAME"])
+        if line["INSTRUCTION"] == "RELEASE":
+            defined.remove(line["NAME"])
+
+
+def test_wrong_options_are_refused_by_name():
+    with pytest.raises(ValueError, match="GIB"):
+        rk.memory_budget("2GIB")
+    with pytest.raises(ValueError, match="give bytes"):
+        rk.memory_budget("50%")
+    with pytest.raises(ValueError, match="h_dtr_eq"):
+        rk.memory_budget("1MB", heuristic="h_best")
+    with pytest.raises(ValueError, match="total"):
+        rk.memory_budget("1MB", scope="all")
