@@ -5,19 +5,22 @@
 //! alignment, and an interval of runs. Two buffers whose intervals meet must not overlap in the arena. The least height is
 //! dynamic storage allocation, NP-hard; the logical peak (with rounded sizes) is a lower bound.
 //!
-//! Placing: best or lowest fit, in a priority order. Four orders are tried: size × lifetime, size, lifetime (all
-//! descending), and start. Then local search on the order: a buffer that reaches above the lower bound is placed earlier.
-//! Its measure is the sum of what all buffers reach above the bound, which says more than the height alone; steps that
-//! are not worse are kept, slightly worse ones sometimes. It stops at the lower bound, or when `effort` comparisons are
-//! spent; no clock.
+//! First layouts come from `place`: best and lowest fit in the usual orders. The best of them is squeezed towards the lower
+//! bound by `eject`. Both stop at the lower bound, or when `effort` comparisons are spent; there is no clock here.
 //!
-//! Source: planner.md of the project, section 11; the orders are those of the usual offline heuristics.
+//! What to expect: steps of training reach the lower bound at the first attempt. Where memory is nearly full all the time and
+//! sizes are random, a few percent are lost, and whether they must be lost is not known: no better lower bound is computed.
+//!
+//! Source: planner.md of the project, section 11.
 //! Absent: choosing another schedule when the packing misses a budget. That is the caller's decision.
 
 use crate::graph::Graph;
 use crate::judge::{Fate, Trace};
 use crate::schedule::Sequence;
 use crate::units::{Bytes, NodeId, ValueId};
+
+mod eject;
+mod place;
 
 /// Whose storage a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub struct Arena {
 /// The alignment that CUDA allocators give, and vector loads need.
 pub const ALIGNMENT: Bytes = Bytes(512);
 
-/// About a tenth of a second on one core.
+/// About a third of a second on one core.
 pub const EFFORT: u64 = 100_000_000;
 
 /// Packs a judged sequence with the usual [`ALIGNMENT`] and [`EFFORT`].
@@ -74,94 +77,41 @@ pub fn pack_with(graph: &Graph, sequence: &Sequence, trace: &Trace, alignment: B
     let alignment = Bytes(alignment.0.max(1));
     let (mut buffers, items, item_of) = collect(graph, sequence, trace, alignment);
     let lower_bound = height_bound(&items, sequence.0.len());
-    let mut orders: Vec<Vec<u32>> = vec![(0..items.len() as u32).collect(); 4];
-    let descending = |order: &mut Vec<u32>, key: &dyn Fn(&Item) -> u128| {
-        order.sort_by_key(|&index| (std::cmp::Reverse(key(&items[index as usize])), index));
-    };
-    let length = |item: &Item| (item.end - item.start + 1) as u128;
-    descending(&mut orders[0], &|item| u128::from(item.size) * length(item));
-    descending(&mut orders[1], &|item| u128::from(item.size));
-    descending(&mut orders[2], &|item| length(item));
-    let (height, offsets) = search(&items, orders, lower_bound, effort);
+    let (height, offsets) = search(&items, lower_bound, alignment.0, effort);
     for (buffer, item) in buffers.iter_mut().zip(item_of) {
         buffer.offset = Bytes(item.map_or(0, |item: usize| offsets[item]));
     }
     Arena { size: Bytes(height), lower_bound: Bytes(lower_bound), alignment, buffers }
 }
 
-/// The lowest layout found.
-fn search(items: &[Item], orders: Vec<Vec<u32>>, lower_bound: u64, effort: u64) -> (u64, Vec<u64>) {
-    // Placing compares all pairs; finding a move looks at each item some dozen times.
-    let price = 1 + items.len() as u64 * (items.len() as u64 + 60);
-    // Huge problems get as many first placements as the effort allows, and at least one.
-    let affordable = usize::try_from(effort / price).unwrap_or(usize::MAX).max(1);
-    let starts =
-        [Fit::Best, Fit::Lowest].into_iter().flat_map(|fit| orders.iter().map(move |order| (fit, order)));
-    let place_one = |(fit, order): (Fit, &Vec<u32>)| {
-        State::new(items, order.clone(), fit, place(items, order, fit), lower_bound)
-    };
-    let mut states: Vec<State> = starts.take(affordable).map(place_one).collect();
-    states.sort_by_key(|state| (state.height, state.excess));
-    let (mut best_height, mut best_offsets) = (states[0].height, states[0].offsets.clone());
-    let mut random = SplitMix(0x5eed);
-    let mut spent = 0;
-    // Half of the effort on the best few orders side by side, the rest on whichever came lowest.
-    let mut turn = 0;
-    while best_height > lower_bound && spent + price <= effort {
+/// The lowest layout found: the usual orders, then squeezing the best of them.
+fn search(items: &[Item], lower_bound: u64, alignment: u64, effort: u64) -> (u64, Vec<u64>) {
+    let price = 1 + (items.len() as u64).pow(2);
+    let (mut least, mut offsets, mut spent) = (u64::MAX, Vec::new(), 0);
+    for (fit, order) in place::orders(items) {
+        let placed = place::place(items, &order, fit);
         spent += price;
-        turn += 1;
-        let rivals = if spent < effort / 2 { states.len().min(4) } else { 1 };
-        let state = &mut states[turn % rivals];
-        let order = promoted(items, state, lower_bound, &mut random);
-        let offsets = place(items, &order, state.fit);
-        let candidate = State::new(items, order, state.fit, offsets, lower_bound);
-        let slack = if random.below(8) == 0 { state.excess / 20 } else { 0 };
-        if candidate.height < best_height {
-            (best_height, best_offsets) = (candidate.height, candidate.offsets.clone());
+        let height = height(items, &placed);
+        if height < least {
+            (least, offsets) = (height, placed);
         }
-        if candidate.excess <= state.excess + slack {
-            *state = candidate;
-        }
-        if spent >= effort / 2 && rivals > 1 {
-            states.sort_by_key(|state| (state.height, state.excess));
+        // Huge problems get as many first placements as the effort allows, and at least one.
+        if least == lower_bound || spent + price > effort {
+            break;
         }
     }
-    (best_height, best_offsets)
+    offsets = eject::squeeze(items, offsets, lower_bound, alignment, effort.saturating_sub(spent));
+    (height(items, &offsets), offsets)
 }
 
-/// A priority order and what came of it.
-struct State {
-    order: Vec<u32>,
-    fit: Fit,
-    offsets: Vec<u64>,
-    height: u64,
-    /// The sum over all items of what they reach above the lower bound.
-    excess: u128,
-}
-
-impl State {
-    fn new(items: &[Item], order: Vec<u32>, fit: Fit, offsets: Vec<u64>, lower_bound: u64) -> Self {
-        let tops = items
-            .iter()
-            .zip(&offsets)
-            .filter(|(item, _)| item.size > 0)
-            .map(|(item, offset)| offset + item.size);
-        let height = tops.clone().max().unwrap_or(0);
-        let excess = tops.map(|top| u128::from(top.saturating_sub(lower_bound))).sum();
-        Self { order, fit, offsets, height, excess }
-    }
-}
-
-/// Which of the holes that are large enough a buffer gets.
-#[derive(Clone, Copy, PartialEq)]
-enum Fit {
-    /// The smallest, else the place on top.
-    Best,
-    /// The lowest.
-    Lowest,
+/// Where the topmost item ends.
+fn height(items: &[Item], offsets: &[u64]) -> u64 {
+    let solid = items.iter().zip(offsets).filter(|(item, _)| item.size > 0);
+    solid.map(|(item, offset)| offset + item.size).max().unwrap_or(0)
 }
 
 /// What is placed: a chain of buffers that share storage.
+#[derive(Clone, Copy)]
 struct Item {
     size: u64,
     start: usize,
@@ -230,103 +180,6 @@ fn height_bound(items: &[Item], steps: usize) -> u64 {
         live
     });
     sums.max().and_then(|most| u64::try_from(most).ok()).unwrap_or(0)
-}
-
-#[derive(Clone, Copy)]
-struct Placed {
-    from: u64,
-    to: u64,
-    start: u32,
-    end: u32,
-}
-
-/// Places all items in the given order; returns their offsets.
-fn place(items: &[Item], order: &[u32], fit: Fit) -> Vec<u64> {
-    let mut placed: Vec<Placed> = Vec::with_capacity(items.len());
-    let mut offsets = vec![0; items.len()];
-    for &index in order {
-        let item = &items[index as usize];
-        if item.size == 0 {
-            continue;
-        }
-        let (start, end) = (item.start as u32, item.end as u32);
-        let (mut top, mut best) = (0, None::<(u64, u64)>);
-        for other in placed.iter().filter(|other| other.start <= end && start <= other.end) {
-            if other.from >= top + item.size {
-                let hole = other.from - top;
-                if best.is_none_or(|(smallest, _)| hole < smallest) {
-                    best = Some((hole, top));
-                    if fit == Fit::Lowest {
-                        break;
-                    }
-                }
-            }
-            top = top.max(other.to);
-        }
-        let from = best.map_or(top, |(_, from)| from);
-        offsets[index as usize] = from;
-        let at = placed.partition_point(|other| other.from < from);
-        placed.insert(at, Placed { from, to: from + item.size, start, end });
-    }
-    offsets
-}
-
-/// The order with one of the buffers that reach above the bound moved to an earlier place.
-fn promoted(items: &[Item], state: &State, lower_bound: u64, random: &mut SplitMix) -> Vec<u32> {
-    let reaches_above = |&(_, &index): &(usize, &u32)| {
-        let item = &items[index as usize];
-        item.size > 0 && state.offsets[index as usize] + item.size > lower_bound
-    };
-    let high: Vec<usize> =
-        state.order.iter().enumerate().filter(reaches_above).map(|(position, _)| position).collect();
-    let mut candidate = state.order.clone();
-    let Some(&position) = high.get(random.below(high.len())) else { return candidate };
-    if random.below(2) == 0 {
-        swap_in_pile(items, state, position, &mut candidate, random);
-        return candidate;
-    }
-    // Just before a buffer that it meets, or anywhere earlier.
-    let item = &items[state.order[position] as usize];
-    let meets = |&at: &usize| {
-        let other = &items[state.order[at] as usize];
-        other.start <= item.end && item.start <= other.end
-    };
-    let rivals: Vec<usize> = (0..position).filter(meets).collect();
-    let target = match rivals.get(random.below(rivals.len())) {
-        Some(&rival) if random.below(4) > 0 => rival,
-        _ => random.below(position.max(1)),
-    };
-    candidate[target..=position].rotate_right(1);
-    // Sometimes a second, random swap: promotions alone can cycle.
-    if random.below(4) == 0 {
-        let (one, other) = (random.below(candidate.len()), random.below(candidate.len()));
-        candidate.swap(one, other);
-    }
-    candidate
-}
-
-/// Exchanges the places of one of the buffers on which a high one rests, and of another of them or of any.
-fn swap_in_pile(items: &[Item], state: &State, top: usize, order: &mut [u32], random: &mut SplitMix) {
-    let (mut pile, mut next) = (vec![top], 0);
-    while let Some(&position) = pile.get(next) {
-        next += 1;
-        let index = state.order[position] as usize;
-        let (item, bottom) = (&items[index], state.offsets[index]);
-        for (below, &other) in state.order.iter().enumerate() {
-            let under = &items[other as usize];
-            let touches = under.size > 0 && state.offsets[other as usize] + under.size == bottom;
-            if touches && under.start <= item.end && item.start <= under.end && !pile.contains(&below) {
-                pile.push(below);
-            }
-        }
-        // Deep piles are mostly the same at the bottom.
-        if pile.len() > 24 {
-            break;
-        }
-    }
-    let one = pile[random.below(pile.len())];
-    let other = if random.below(2) == 0 { pile[random.below(pile.len())] } else { random.below(order.len()) };
-    order.swap(one, other);
 }
 
 /// Steele, Lea and Flood's SplitMix64: enough for shuffling, without a dependency. The seed is fixed.
@@ -433,6 +286,38 @@ mod tests {
         let arena = packed("a 4KiB 1; b(a) 4KiB 1 over=a; c(b) 4KiB 1 over=b", 512);
         assert_eq!(arena.size, Bytes(4 << 10));
         assert!(arena.buffers.iter().all(|buffer| buffer.offset == Bytes(0)));
+    }
+
+    #[test]
+    fn a_rectangle_cut_into_pieces_is_put_together_again() {
+        // Time runs along one side and addresses along the other, so the lower bound is reached by the uncut rectangle.
+        let mut random = SplitMix(1);
+        for _ in 0..20 {
+            let mut items = vec![Item { size: 4096, start: 0, end: 99 }];
+            while items.len() < 30 {
+                let at = random.below(items.len());
+                if items[at].size < 2 || items[at].start == items[at].end {
+                    continue;
+                }
+                let cut = items.swap_remove(at);
+                let (wide, tall) = (cut.end - cut.start, cut.size);
+                if random.below(2) == 0 {
+                    let middle = cut.start + random.below(wide);
+                    items.push(Item { end: middle, ..cut });
+                    items.push(Item { start: middle + 1, ..cut });
+                } else {
+                    let below = 1 + random.below(tall as usize - 1) as u64;
+                    items.push(Item { size: below, ..cut });
+                    items.push(Item { size: tall - below, ..cut });
+                }
+            }
+            let first =
+                place::orders(&items).map(|(fit, order)| height(&items, &place::place(&items, &order, fit)));
+            let (first, bound) = (first.min().expect("orders"), height_bound(&items, 100));
+            let (reached, _) = search(&items, bound, 1, EFFORT / 10);
+            assert!(bound == 4096 && reached <= first, "{reached}");
+            assert!(reached <= 4096 + 4096 / 50, "{reached} after {first}");
+        }
     }
 
     #[test]

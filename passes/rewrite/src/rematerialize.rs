@@ -17,8 +17,8 @@
 //! ```
 //!
 //! # How
-//! Read the step as a graph ([`crate::planning`]), ask `rk-solve` for a sequence of runs, write it down with a drop at
-//! each last use, pack it into an arena, and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
+//! Read the step as a graph ([`crate::planning`]), ask `rk-solve` for a sequence of runs whose arena fits, write it down with a drop at
+//! each last use, and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
 //! step that is scheduled already is planned anew.
 //!
 //! # Contract
@@ -39,7 +39,7 @@ use rk_dialect::{At, Attr, Op, Stage, Type, Value};
 use rk_plan::{
     Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena, base_trace, judge_schedule, readable,
 };
-use rk_solve::{Outcome, Plan, Request, Solver, Status};
+use rk_solve::{Addresses, Outcome, Plan, Request, Solver, Status};
 
 use crate::planning::Problem;
 use crate::{exit, resident};
@@ -143,6 +143,8 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         time_limit: options.time_limit,
         seed: options.seed,
         threads: options.threads,
+        addresses: Some(Addresses::within(Bytes(alignment(step)), options.time_limit)),
+        starts: Vec::new(),
     };
     let outcome = rk_solve::solve(&request);
     let Some(plan) = &outcome.plan else {
@@ -158,7 +160,7 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let attributes = [
         ("rk.budget", number(budget.0)),
         ("rk.peak", number(plan.trace.peak.0)),
-        ("rk.arena", number(arena(step, &problem, plan)?.0)),
+        ("rk.arena", number(arena(step, plan)?.0)),
         ("rk.base_peak", number(base.peak.0)),
         ("rk.resident", number(standing.0)),
         ("rk.time", number(plan.trace.time.0)),
@@ -181,12 +183,14 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     Ok(())
 }
 
-/// Bytes of one arena in which every value has its place, as packed by `rk-plan` and checked by other code.
-fn arena<'c>(step: StepOp<'c>, problem: &Problem<'c>, plan: &Plan) -> Result<Bytes, Diagnostic<'c>> {
-    let alignment = step.op().parent().map_or(1, crate::alignment);
-    let (graph, trace) = (&problem.graph, &plan.trace);
-    let packed = arena::pack_with(graph, &plan.sequence, trace, Bytes(alignment), arena::EFFORT);
-    arena::check_no_overlap(&packed).map_err(|misplaced| bug(step, &misplaced.to_string()))?;
+fn alignment(step: StepOp<'_>) -> u64 {
+    step.op().parent().map_or(1, crate::alignment)
+}
+
+/// Bytes of the arena in which every value of the plan has its place, checked by code that did not pack it.
+fn arena<'c>(step: StepOp<'c>, plan: &Plan) -> Result<Bytes, Diagnostic<'c>> {
+    let packed = plan.arena.as_ref().ok_or_else(|| bug(step, "it has no addresses"))?;
+    arena::check_no_overlap(packed).map_err(|misplaced| bug(step, &misplaced.to_string()))?;
     Ok(packed.size)
 }
 

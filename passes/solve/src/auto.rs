@@ -242,7 +242,7 @@ fn insist(task: &mut Task) -> Vec<Best> {
         annealing.run(moves, true, &task.clock);
         tracing::debug!(round, peak = annealing.best_peak, budget = task.budget, "insisting");
         let nodes = annealing.best;
-        task.note_peak(Bytes(annealing.best_peak.unsigned_abs()));
+        task.offer(&nodes, Solver::Local);
         if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, TRIES, &task.clock) {
             task.offer(&best.nodes, Solver::Local);
         }

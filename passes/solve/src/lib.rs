@@ -39,6 +39,7 @@ mod order;
 mod packed;
 mod pareto;
 mod prove;
+mod record;
 mod repair;
 mod replay;
 mod request;
@@ -55,23 +56,50 @@ mod tape;
 mod tape_tests;
 mod task;
 
-pub use packed::{Packed, solve_packed};
 pub use pareto::pareto;
-pub use request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
+pub use record::{REVISION, Record, question};
+pub use request::{Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 pub use solver::{Solver, UnknownSolver};
 
+use rk_plan::judge;
 use task::Task;
 
 /// Plans a step within a budget.
 ///
 /// Never panics on any graph and never returns an illegal plan; see [`Outcome`] for what it does return.
 pub fn solve(request: &Request) -> Outcome {
+    match request.addresses {
+        Some(addresses) => packed::solve(request, addresses),
+        None => solve_logical(request),
+    }
+}
+
+/// The same for the logical peak.
+fn solve_logical(request: &Request) -> Outcome {
     let mut task = Task::new(request);
     solve_task(&mut task);
     task.outcome()
 }
 
+/// Repairs the starts of the request that need more than the budget.
+fn warm_up(task: &mut Task) {
+    for (solver, sequence) in &task.request.starts {
+        if task.is_settled() || judge(task.request.graph, sequence).is_err() {
+            continue;
+        }
+        let nodes = model::from_sequence(sequence);
+        let found = greedy::greedy(&task.model, &nodes, task.budget, task.request.seed, REPAIRS, &task.clock);
+        if let Some(best) = found {
+            task.offer(&best.nodes, *solver);
+        }
+    }
+}
+
+/// Randomised repairs of each start.
+const REPAIRS: u32 = 2;
+
 fn solve_task(task: &mut Task) {
+    warm_up(task);
     if task.is_settled() {
         return;
     }

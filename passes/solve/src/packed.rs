@@ -1,70 +1,187 @@
 //! Plans whose *addresses* fit: law S7 speaks of the arena, and a packing can miss a budget that the logical peak meets.
 //!
-//! Solve and pack. If the arena is larger than the budget, solve again with a budget reduced by the overshoot, a few
-//! times; the plan that was found first stays if no packed plan fits. Most of the time goes to the first attempt, which
-//! usually suffices: on training graphs the packer reaches the logical peak.
+//! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
+//! 2. Pack the plan once more with [`PATIENCE`] times the effort, then the other plans that the search met, fastest first.
+//! 3. Solve again for smaller peaks: less by the overshoot, then half-way between what did and what did not help.
 //!
-//! Source: planner.md of the project, section 11.
+//! Bounds are those of the logical peak, which no arena beats. How the time is shared depends on the given order: where that
+//! packs without loss, as steps of training do, nearly all of it goes to the first attempt.
+//!
+//! Source: planner.md of the project, section 11. Not here: a search over plans and addresses together.
 
-use rk_plan::Bytes;
+use std::time::Duration;
+
 use rk_plan::arena::{Arena, pack_with};
+use rk_plan::{Bytes, Sequence, judge};
 
-use crate::request::{Outcome, Request, Status};
-use crate::solve;
+use crate::clock::Clock;
+use crate::request::{Addresses, Outcome, Plan, Request, Status};
+use crate::solve_logical;
 
-/// Attempts with a reduced budget.
-const ATTEMPTS: u32 = 3;
-/// The share of the time limit of the first attempt.
-const FIRST: f64 = 0.7;
+/// Attempts with a smaller peak.
+const ATTEMPTS: u32 = 5;
+/// The share of the time of the first attempt, where the given order packs without loss and where it does not.
+const FIRST: (f64, f64) = (0.85, 0.45);
+/// Larger graphs are taken to pack well without a look.
+const PROBED: usize = 3000;
+/// What packing a plan takes, per 2^20 pairs of nodes.
+const PACKING_TIME: Duration = Duration::from_millis(3);
+/// The effort of a second packing of the same plan, in efforts of the first.
+const PATIENCE: u64 = 8;
+/// Arenas larger than the budget by more than one in so many are not packed twice.
+const HOPELESS: u64 = 12;
+/// Budgets closer than one in so many are not told apart.
+const FINE: u64 = 400;
 
-/// A solved request with addresses.
-#[derive(Clone, Debug)]
-pub struct Packed {
-    /// As [`solve`](crate::solve()) would return it; when a smaller budget had to be used, with the bound of the full one.
-    pub outcome: Outcome,
-    /// The layout of the plan, if there is one.
-    pub arena: Option<Arena>,
-    /// The arena is within the budget.
-    pub fits: bool,
-}
-
-/// Plans a step so that its arena, with this alignment, is within the budget. `effort` is that of
-/// [`pack_with`].
-pub fn solve_packed(request: &Request, alignment: Bytes, effort: u64) -> Packed {
-    let pack = |outcome: &Outcome| {
-        let plan = outcome.plan.as_ref()?;
-        Some(pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort))
+/// Plans a step so that its arena is within the budget.
+pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
+    let mut packer = Packer {
+        request,
+        addresses,
+        clock: Clock::new(request.time_limit),
+        smallest: Bytes(u64::MAX),
+        reached: Bytes(0),
     };
-    let first = solve(&Request { time_limit: request.time_limit.mul_f64(FIRST), ..request.clone() });
-    let arena = pack(&first);
-    let overshoot = |arena: &Option<Arena>| {
-        arena.as_ref().map_or(0, |arena| arena.size.0.saturating_sub(request.budget.0))
-    };
-    let mut missing = overshoot(&arena);
-    if missing == 0 {
-        return Packed { fits: arena.is_some(), outcome: first, arena };
+    let nodes = request.graph.len();
+    let mut easy = true;
+    if nodes <= PROBED
+        && let Some(plan) = Plan::judged(request.graph, Sequence::base(request.graph), crate::Solver::KeepAll)
+    {
+        let arena = packer.pack(&plan, 1);
+        easy = arena.size == arena.lower_bound;
     }
-    let mut budget = request.budget.0;
+    let left = packer.clock.left();
+    let packing = PACKING_TIME.saturating_mul(u32::try_from(nodes.pow(2) >> 20).unwrap_or(u32::MAX));
+    let share = (left - packing.min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
+    let logical = Request { addresses: None, ..request.clone() };
+    let mut first = solve_logical(&Request { time_limit: share, ..logical.clone() });
+    let found =
+        first.smallest.clone().and_then(|runs| Plan::judged(request.graph, runs, crate::Solver::Greedy));
+    let Some(fastest) = first.plan.as_ref().map(|plan| plan.trace.time) else {
+        found.iter().for_each(|plan| drop(packer.pack(plan, 1)));
+        return Outcome { smallest_found: Some(packer.smallest), ..first };
+    };
+    let starts =
+        request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
+    let mut starts: Vec<Plan> = starts.collect();
+    starts.sort_by_key(|plan| plan.trace.time);
+    let mut best = packer.take(&mut first);
+    best = faster(best, packer.first_that_fits(starts, false));
+    // Logical budgets that did not help because too little or too much is left.
+    let (mut low, mut high) = (None::<u64>, request.budget.0);
     for attempt in 0..ATTEMPTS {
-        budget = budget.saturating_sub(missing);
-        tracing::info!(attempt, budget, missing, "the packing misses the budget");
-        let time_limit = request.time_limit.mul_f64((1.0 - FIRST) / f64::from(ATTEMPTS));
-        let again = solve(&Request { budget: Bytes(budget), time_limit, ..request.clone() });
-        let packed = pack(&again);
-        if packed.is_none() {
+        let overshoot = packer.reached.0.saturating_sub(request.budget.0).max(request.budget.0 / FINE);
+        let budget = low.map_or(high.saturating_sub(overshoot), |low| low + (high - low) / 2);
+        let close = low.is_some_and(|low| high - low <= request.budget.0 / FINE);
+        let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= fastest);
+        if settled || close || packer.clock.expired() || budget < first.proven_infeasible_below.0 {
             break;
         }
-        missing = overshoot(&packed);
-        if missing == 0 {
-            // The bound and its kind are those of the budget asked for.
-            let status = if again.plan.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound) {
-                Status::Optimal
-            } else {
-                Status::Feasible
-            };
-            let outcome = Outcome { plan: again.plan, status, why_stopped: again.why_stopped, ..first };
-            return Packed { outcome, arena: packed, fits: true };
+        tracing::info!(attempt, budget, "the arena misses the budget");
+        let mut outcome = solve_logical(&Request {
+            budget: Bytes(budget),
+            time_limit: packer.clock.left() / (ATTEMPTS - attempt),
+            starts: best.iter().map(|plan| (plan.solver, plan.sequence.clone())).collect(),
+            ..logical.clone()
+        });
+        let planned = outcome.plan.is_some();
+        let fits = packer.take(&mut outcome);
+        if fits.is_some() || !planned {
+            low = Some(budget);
+        } else {
+            high = budget;
         }
+        best = faster(best, fits);
     }
-    Packed { fits: false, outcome: first, arena }
+    let status = match &best {
+        Some(plan) if plan.trace.time <= first.lower_bound && first.status == Status::Optimal => {
+            Status::Optimal
+        }
+        Some(_) => Status::Feasible,
+        None => Status::Unknown,
+    };
+    first.unsettle(status);
+    Outcome { plan: best, smallest_found: Some(packer.smallest), ..first }
+}
+
+fn faster(one: Option<Plan>, other: Option<Plan>) -> Option<Plan> {
+    one.into_iter().chain(other).min_by_key(|plan| plan.trace.time)
+}
+
+struct Packer<'a> {
+    request: &'a Request<'a>,
+    addresses: Addresses,
+    clock: Clock,
+    /// The least arena of all plans packed.
+    smallest: Bytes,
+    /// The arena of the fastest plan of the last attempt.
+    reached: Bytes,
+}
+
+impl Packer<'_> {
+    fn pack(&mut self, plan: &Plan, patience: u64) -> Arena {
+        let Addresses { alignment, effort } = self.addresses;
+        let effort = effort.saturating_mul(patience);
+        let arena = pack_with(self.request.graph, &plan.sequence, &plan.trace, alignment, effort);
+        self.smallest = self.smallest.min(arena.size);
+        arena
+    }
+
+    /// The fastest plan of an outcome whose arena fits.
+    fn take(&mut self, outcome: &mut Outcome) -> Option<Plan> {
+        let mut plans: Vec<Plan> = outcome.plan.take().into_iter().collect();
+        plans.append(&mut outcome.others);
+        self.first_that_fits(plans, true)
+    }
+
+    /// The first of several plans whose arena fits, with its arena. The very first may be packed twice.
+    fn first_that_fits(&mut self, plans: Vec<Plan>, twice: bool) -> Option<Plan> {
+        let budget = self.request.budget;
+        for (index, plan) in plans.into_iter().enumerate() {
+            // The first is always looked at, so that a late plan is not lost.
+            if index > 0 && self.clock.expired() {
+                break;
+            }
+            let mut arena = self.pack(&plan, 1);
+            let close = arena.size.0.saturating_sub(budget.0) <= budget.0 / HOPELESS;
+            let again = twice && index == 0 && close && !self.clock.expired();
+            if arena.size > budget && again && arena.lower_bound <= budget {
+                arena = self.pack(&plan, PATIENCE);
+            }
+            if index == 0 && twice {
+                self.reached = arena.size;
+            }
+            if arena.size <= budget {
+                return Some(Plan { arena: Some(arena), ..plan });
+            }
+        }
+        None
+    }
+}
+
+impl Plan {
+    fn judged(graph: &rk_plan::Graph, sequence: Sequence, solver: crate::Solver) -> Option<Self> {
+        let trace = judge(graph, &sequence).ok()?;
+        Some(Self { sequence, trace, solver, arena: None })
+    }
+}
+
+/// The plan with its arena, packed as [`solve`] would have, if it fits.
+pub(crate) fn packed_again(request: &Request, plan: Plan) -> Option<Plan> {
+    let addresses = request.addresses?;
+    let mut packer = Packer {
+        request,
+        addresses,
+        clock: Clock::new(request.time_limit),
+        smallest: Bytes(u64::MAX),
+        reached: Bytes(0),
+    };
+    packer.first_that_fits(vec![plan], true)
+}
+
+/// The arena of a judged sequence, as packed for a request with addresses.
+pub(crate) fn arena_of(request: &Request, runs: &Sequence, trace: &rk_plan::Trace) -> Bytes {
+    request.addresses.map_or(trace.peak, |Addresses { alignment, effort }| {
+        pack_with(request.graph, runs, trace, alignment, effort).size
+    })
 }

@@ -9,7 +9,8 @@ use rk_plan::{Bytes, Sequence};
 
 use crate::clock::Clock;
 use crate::request::{BoundKind, Outcome, Plan, Request, Status};
-use crate::{Task, solve_task};
+use crate::solve;
+use crate::solver::Solver;
 
 /// Solves the graph of a request at each budget, in the order given. The time limit is for all of them together; the
 /// budget of the request is not used.
@@ -17,19 +18,17 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
     let mut order: Vec<usize> = (0..budgets.len()).collect();
     order.sort_by_key(|&index| (budgets[index], index));
     let mut outcomes: Vec<Option<Outcome>> = vec![None; budgets.len()];
-    let mut before: Option<Plan> = None;
+    let mut before: Vec<(Solver, Sequence)> = Vec::new();
     let clock = Clock::new(request.time_limit);
     for (done, &index) in order.iter().enumerate() {
         // What earlier points did not use is shared by the rest.
         let share = clock.left() / u32::try_from(order.len() - done).unwrap_or(u32::MAX);
-        let point = Request { budget: budgets[index], time_limit: share, ..request.clone() };
-        let mut task = Task::new(&point);
-        if let Some(Plan { sequence: Sequence(nodes), solver, .. }) = &before {
-            task.offer_sequence(Sequence(nodes.clone()), *solver);
+        let starts = before.iter().chain(&request.starts).cloned().collect();
+        let point = Request { budget: budgets[index], time_limit: share, starts, ..request.clone() };
+        let outcome = solve(&point);
+        if let Some(Plan { sequence, solver, .. }) = &outcome.plan {
+            before = vec![(*solver, sequence.clone())];
         }
-        solve_task(&mut task);
-        let outcome = task.outcome();
-        before = outcome.plan.clone().or(before);
         tracing::info!(point = done + 1, of = budgets.len(), budget = budgets[index].0, "curve");
         outcomes[index] = Some(outcome);
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rk_plan::arena::{self, Arena};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
 use crate::solver::Solver;
@@ -11,7 +12,7 @@ use crate::solver::Solver;
 pub struct Request<'a> {
     /// The step.
     pub graph: &'a Graph,
-    /// The bytes that the peak may reach.
+    /// The bytes that the arena may have, or, without `addresses`, that the logical peak may reach.
     pub budget: Bytes,
     /// Who shall solve it.
     pub solver: Solver,
@@ -21,12 +22,46 @@ pub struct Request<'a> {
     pub seed: u64,
     /// How many threads may compute. One is enough for everything; more run independent parts side by side.
     pub threads: usize,
+    /// How plans are packed into an arena, which then has to fit in the budget.
+    pub addresses: Option<Addresses>,
+    /// Sequences to begin with, from neighbouring budgets or earlier sessions, and who found them. They are judged like
+    /// any other, and repaired when they need more than the budget.
+    pub starts: Vec<(Solver, Sequence)>,
+}
+
+/// How plans are packed, see [`rk_plan::arena::pack_with`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Every buffer starts at a multiple of it.
+    pub alignment: Bytes,
+    /// Comparisons per packing.
+    pub effort: u64,
+}
+
+impl Addresses {
+    /// An effort that takes about half a percent of a time limit. It depends on nothing else, so that the same request gets
+    /// the same addresses.
+    pub fn within(alignment: Bytes, limit: Duration) -> Self {
+        /// Comparisons in five milliseconds, about.
+        const PER_SECOND: f64 = 1e6;
+        let effort = (limit.as_secs_f64() * PER_SECOND) as u64;
+        Self { alignment, effort: effort.clamp(500_000, arena::EFFORT) }
+    }
 }
 
 impl<'a> Request<'a> {
-    /// The usual request: `auto`, 10 s, seed 0, one thread.
+    /// The usual request: `auto`, 10 s, seed 0, one thread, the logical peak.
     pub fn new(graph: &'a Graph, budget: Bytes) -> Self {
-        Self { graph, budget, solver: Solver::Auto, time_limit: Duration::from_secs(10), seed: 0, threads: 1 }
+        Self {
+            graph,
+            budget,
+            solver: Solver::Auto,
+            time_limit: Duration::from_secs(10),
+            seed: 0,
+            threads: 1,
+            addresses: None,
+            starts: Vec::new(),
+        }
     }
 }
 
@@ -74,6 +109,8 @@ pub struct Plan {
     pub trace: Trace,
     /// Which part of the portfolio found it.
     pub solver: Solver,
+    /// Where its buffers lie, if the request asked for addresses.
+    pub arena: Option<Arena>,
 }
 
 /// The answer to a [`Request`].
@@ -89,14 +126,29 @@ pub struct Outcome {
     pub bound_kind: BoundKind,
     /// No budget below this one can be met.
     pub proven_infeasible_below: Bytes,
-    /// The smallest peak of any legal sequence seen, where the search for it has run; at most the base peak.
+    /// The smallest budget known to be feasible: the least peak of any legal sequence seen, at most the base peak; with
+    /// addresses, the least arena.
     pub smallest_found: Option<Bytes>,
+    /// The sequence with the least peak.
+    pub smallest: Option<Sequence>,
     /// The node whose run shows `proven_infeasible_below`.
     pub peak_holder: NodeId,
     /// Why the search ended.
     pub why_stopped: Stop,
     /// Every better plan and every better bound, in the order in which they were found.
     pub progress: Vec<Progress>,
+    /// Other plans within the budget, fastest first: without addresses, what could be packed instead.
+    pub(crate) others: Vec<Plan>,
+}
+
+impl Outcome {
+    /// The plan that `status` speaks of is another one than the solver's.
+    pub(crate) fn unsettle(&mut self, status: Status) {
+        if self.status == Status::Optimal && status != Status::Optimal {
+            (self.bound_kind, self.why_stopped) = (BoundKind::OrderFree, Stop::Exhausted);
+        }
+        self.status = status;
+    }
 }
 
 /// Something got better during a search.

@@ -1,4 +1,4 @@
-//! The smallest peak of any legal sequence that can be found quickly: what to tell a user whose budget cannot be met.
+//! A sequence with the smallest peak that can be found quickly: what to tell a user whose budget cannot be met.
 //!
 //! Gap eviction with cost ignored, towards budgets halved between the working set (which proves that nothing below works)
 //! and the smallest peak seen. The number of steps is fixed. Source: planner.md of the project, 12.12.
@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rk_plan::{Bytes, working_set};
+use rk_plan::working_set;
 
 use crate::clock::Clock;
 use crate::order::list_schedules;
 use crate::repair::{Repair, Taste};
+use crate::solver::Solver;
 use crate::tape::Tape;
 use crate::task::Task;
 
 /// Halvings of the interval between proof and plan.
 const STEPS: u32 = 12;
 
-/// Looks for small peaks and notes them; takes at most a fifth of the time limit on top.
+/// Looks for sequences with small peaks and offers them; takes at most a fifth of the time limit on top.
 pub(crate) fn search(task: &mut Task) {
     let clock = Clock::new(task.request.time_limit.mul_f64(0.05).min(Duration::from_secs(1)));
     let mut starts = vec![(0..task.model.len() as u32).collect::<Vec<u32>>()];
     starts.extend(list_schedules(&task.model, 5, task.request.seed, &clock));
-    let mut peaks: Vec<i64> = Vec::new();
+    let mut found: Vec<Vec<u32>> = Vec::new();
     let mut random = ChaCha8Rng::seed_from_u64(task.request.seed);
     let least = i64::try_from(working_set(task.request.graph).0.0).unwrap_or(i64::MAX);
     for start in starts {
         let mut tape = Tape::new(&task.model, &start);
         let mut repair = Repair::new(task.model.len(), least);
-        peaks.push(tape.peak());
         let (mut low, mut high) = (least, tape.peak());
         for _ in 0..STEPS {
             if clock.expired() || low >= high {
@@ -51,9 +51,9 @@ pub(crate) fn search(task: &mut Task) {
                 low = middle + 1;
             }
         }
-        peaks.push(high);
+        found.push(tape.sequence());
     }
-    if let Some(&least) = peaks.iter().min() {
-        task.note_peak(Bytes(least.unsigned_abs()));
+    for nodes in found {
+        task.offer(&nodes, Solver::Greedy);
     }
 }

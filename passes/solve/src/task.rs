@@ -12,6 +12,9 @@ use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 use crate::smallest;
 use crate::solver::Solver;
 
+/// How many plans besides the best one are remembered.
+const OTHERS: usize = 24;
+
 pub(crate) struct Task<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) model: Model,
@@ -21,14 +24,16 @@ pub(crate) struct Task<'a> {
     pub(crate) base_time: u64,
     pub(crate) clock: Clock,
     pub(crate) plan: Option<Plan>,
+    /// Other plans within the budget, fastest first.
+    others: Vec<Plan>,
     pub(crate) bound: Time,
     bound_kind: BoundKind,
     /// A proof that nothing fits.
     infeasible: bool,
     infeasible_below: Bytes,
     peak_holder: NodeId,
-    /// The smallest peak of any legal sequence offered.
-    smallest: Bytes,
+    /// The smallest peak of any legal sequence offered, and the sequence.
+    smallest: Option<(Bytes, Sequence)>,
     /// False if the clock ended the search.
     pub(crate) exhausted: bool,
     /// What good cuts hold: starts for the local search.
@@ -48,18 +53,22 @@ impl<'a> Task<'a> {
             base_time: base_time.0,
             clock: Clock::new(request.time_limit),
             plan: None,
+            others: Vec::new(),
             bound: base_time,
             bound_kind: BoundKind::OrderFree,
             infeasible: request.budget < least,
             infeasible_below: least,
             peak_holder,
-            smallest: Bytes(u64::MAX),
+            smallest: None,
             exhausted: true,
             held: Vec::new(),
             progress: Vec::new(),
         };
         let base = Sequence::base(graph);
         task.offer_sequence(base, Solver::KeepAll);
+        for (solver, start) in &request.starts {
+            task.offer_sequence(start.clone(), *solver);
+        }
         task
     }
 
@@ -94,19 +103,34 @@ impl<'a> Task<'a> {
                 return;
             }
         };
-        self.smallest = self.smallest.min(trace.peak);
+        if self.smallest.as_ref().is_none_or(|(peak, _)| trace.peak < *peak) {
+            self.smallest = Some((trace.peak, sequence.clone()));
+        }
         let better = self.plan.as_ref().is_none_or(|plan| trace.time < plan.trace.time);
         if trace.peak <= self.request.budget && better {
             let milliseconds = self.clock.elapsed().as_millis() as u64;
             tracing::info!(%solver, time = trace.time.0, base = self.base_time, milliseconds, "better plan");
-            self.plan = Some(Plan { sequence, trace, solver });
+            let plan = Plan { sequence, trace, solver, arena: None };
+            if let Some(before) = self.plan.replace(plan) {
+                self.keep(before);
+            }
             self.note_progress();
+        } else if trace.peak <= self.request.budget
+            && self.plan.as_ref().is_some_and(|best| best.sequence != sequence)
+        {
+            self.keep(Plan { sequence, trace, solver, arena: None });
         }
     }
 
-    /// A legal sequence with this peak exists.
-    pub(crate) fn note_peak(&mut self, peak: Bytes) {
-        self.smallest = self.smallest.min(peak);
+    /// Remembers a plan that is not the best, if it is among the next best.
+    fn keep(&mut self, plan: Plan) {
+        let rank = |plan: &Plan| (plan.trace.time, plan.trace.peak);
+        let at = self.others.partition_point(|other| rank(other) < rank(&plan));
+        let known = self.others.get(at).is_some_and(|other| rank(other) == rank(&plan));
+        if at < OTHERS && !known {
+            self.others.insert(at, plan);
+            self.others.truncate(OTHERS);
+        }
     }
 
     /// Raises the bound. A bound for fewer schedules replaces one for all only in reports, see [`Task::goal`].
@@ -143,6 +167,9 @@ impl<'a> Task<'a> {
 
     /// The answer as of now.
     pub(crate) fn outcome(mut self) -> Outcome {
+        if self.plan.is_none() {
+            smallest::search(&mut self);
+        }
         let settled = self.is_settled();
         let status = match (&self.plan, settled, self.infeasible) {
             (_, _, true) => Status::Infeasible,
@@ -150,16 +177,15 @@ impl<'a> Task<'a> {
             (Some(_), false, _) => Status::Feasible,
             (None, ..) => Status::Unknown,
         };
-        if self.plan.is_none() {
-            smallest::search(&mut self);
-        }
         Outcome {
             status,
             plan: self.plan,
+            others: self.others,
             lower_bound: self.bound,
             bound_kind: if status == Status::Optimal { BoundKind::Optimal } else { self.bound_kind },
             proven_infeasible_below: self.infeasible_below,
-            smallest_found: (self.smallest.0 != u64::MAX).then_some(self.smallest),
+            smallest_found: self.smallest.as_ref().map(|(peak, _)| *peak),
+            smallest: self.smallest.map(|(_, sequence)| sequence),
             peak_holder: self.peak_holder,
             why_stopped: match (settled, self.exhausted) {
                 (true, _) => Stop::Proved,

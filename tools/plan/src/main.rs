@@ -1,6 +1,6 @@
 //! # rk-plan: the planner alone, on JSON graphs
 //!
-//! Reads a graph, asks `rk-solve` for a plan within a budget, packs it into an arena, and prints one report. Standard
+//! Reads a graph, asks `rk-solve` for a plan whose arena is within a budget, and prints one report. Standard
 //! output carries the result only; progress goes to standard error (`RK_LOG=rk_solve=info`).
 //!
 //! Exit status: 0 with a plan, 2 when it is proven that none exists, 3 when none was found in the time, 1 for everything
@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use rk_plan::{Budget, Graph, base_trace};
-use rk_solve::{Request, Solver, Status};
+use rk_cache::Cache;
+use rk_plan::arena::ALIGNMENT;
+use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
+use rk_solve::{Addresses, Outcome, Request, Solver, Status};
 
 use crate::report::Report;
 
@@ -30,6 +32,7 @@ Examples:
   rk-plan graph.json --budget 2GiB --json              one JSON object with the schedule
   rk-plan graph.json --budget 0.4 --solver greedy      milliseconds, no bound
   rk-plan graph.json --pareto --time-limit 60s         the whole curve, time against budget
+  rk-plan graph.json --budget 50% --cache plans/       asked again, answered at once
   rk-plan --table DIR --time-limit 5s                  every graph of a folder, as a Markdown table
   rk-plan --list-solvers
 
@@ -64,6 +67,12 @@ struct Arguments {
     /// Plan for many budgets and print the curve
     #[arg(long, conflicts_with = "budget")]
     pareto: bool,
+    /// What the budget counts: the arena with all buffers at their addresses, or the logical peak, as publications do
+    #[arg(long, value_enum, default_value_t = Fit::Arena)]
+    fit: Fit,
+    /// Keep plans in a folder and take them from there; other plans of the same graph serve as starts
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
     /// Every buffer starts at a multiple of this many bytes; by default 512, or 1 for graphs below 1 MiB (abstract sizes)
     #[arg(long, value_name = "BYTES")]
     alignment: Option<u64>,
@@ -78,6 +87,13 @@ struct Arguments {
     table: Option<PathBuf>,
 }
 
+/// What has to fit in the budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Fit {
+    Arena,
+    Peak,
+}
+
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
@@ -88,7 +104,7 @@ fn main() -> ExitCode {
             return if failed { ExitCode::from(1) } else { ExitCode::SUCCESS };
         }
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("RK_LOG").unwrap_or_else(|_| "error".into());
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RK_LOG").unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run(&arguments) {
         Ok(code) => code,
@@ -118,7 +134,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let text = arguments.budget.as_deref().context("--budget is missing")?;
     let budget = Budget::parse_with_fractions(text).context("--budget")?;
-    let report = plan(&graph, budget, arguments);
+    let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
         let ids = report.schedule().context("there is no schedule to write")?;
         write_atomically(file, &format!("{{\"schedule\": {ids:?}}}\n"))?;
@@ -132,30 +148,50 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Solves one problem and packs the plan.
-fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Report<'a> {
+fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Result<Report<'a>> {
     let start = Instant::now();
     let base = base_trace(graph);
     let budget = budget.resolve(base.peak);
-    let outcome = rk_solve::solve(&request(graph, budget, arguments));
-    Report::new(graph, budget, &base, outcome, arguments, start)
+    let mut request = request(graph, budget, &base, arguments);
+    let outcome = match &arguments.cache {
+        None => rk_solve::solve(&request),
+        Some(folder) => {
+            let cache = Cache::open(folder).with_context(|| format!("--cache {}", folder.display()))?;
+            cached(&cache, &mut request)?
+        }
+    };
+    Ok(Report::new(graph, budget, &base, outcome, addresses(&base, arguments), start.elapsed()))
 }
 
-/// The part of the time limit that is left for packing.
-const PACKING: f64 = 0.04;
-
-/// Comparisons that the packer makes in that time, about: a number that depends on the request alone, so that the same
-/// request gives the same addresses.
-fn packing_effort(limit: Duration) -> u64 {
-    let seconds = limit.as_secs_f64().min(10.0) * PACKING;
-    ((seconds * 2.5e8) as u64).clamp(1_000_000, rk_plan::arena::EFFORT)
+/// The answer from the cache, or a new one, which is kept there.
+fn cached(cache: &Cache, request: &mut Request) -> Result<Outcome> {
+    if let Some(outcome) = cache.load(request) {
+        return Ok(outcome);
+    }
+    request.starts = cache.neighbours(request);
+    let outcome = rk_solve::solve(request);
+    cache.store(request, &outcome).context("cannot write to the cache")?;
+    Ok(outcome)
 }
 
-fn request<'a>(graph: &'a Graph, budget: rk_plan::Bytes, arguments: &Arguments) -> Request<'a> {
+/// The part of the time limit that is left for the last packing and the report.
+const PACKING: f64 = 0.02;
+/// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
+const ABSTRACT: Bytes = Bytes(1 << 20);
+
+/// How plans are packed.
+fn addresses(base: &Trace, arguments: &Arguments) -> Addresses {
+    let usual = if base.peak < ABSTRACT { Bytes(1) } else { ALIGNMENT };
+    Addresses::within(arguments.alignment.map_or(usual, Bytes), arguments.time_limit)
+}
+
+fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Arguments) -> Request<'a> {
     Request {
         solver: arguments.solver,
         time_limit: arguments.time_limit.mul_f64(1.0 - PACKING),
         seed: arguments.seed,
         threads: arguments.threads as usize,
+        addresses: (arguments.fit == Fit::Arena).then(|| addresses(base, arguments)),
         ..Request::new(graph, budget)
     }
 }

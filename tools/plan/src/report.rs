@@ -1,17 +1,12 @@
 //! One answer, for machines and for people.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rk_plan::arena::{ALIGNMENT, Arena, check_no_overlap, pack_with};
+use rk_plan::arena::{Arena, check_no_overlap, pack_with};
 use rk_plan::{Bytes, Graph, Time, Trace, readable};
-use rk_solve::{BoundKind, Outcome, Status, Stop};
+use rk_solve::{Addresses, BoundKind, Outcome, Status, Stop};
 use serde_json::{Value, json};
-
-use crate::{Arguments, packing_effort};
-
-/// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
-const ABSTRACT: Bytes = Bytes(1 << 20);
 
 /// The answer to one request, with addresses.
 pub struct Report<'a> {
@@ -28,26 +23,25 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Packs the plan, if there is one, and stops the watch.
+    /// Looks at the addresses of the plan once more, or packs it, if only the logical peak was asked to fit.
     pub fn new(
         graph: &'a Graph,
         budget: Bytes,
         base: &Trace,
         outcome: Outcome,
-        arguments: &Arguments,
-        start: Instant,
+        Addresses { alignment, effort }: Addresses,
+        elapsed: Duration,
     ) -> Self {
-        let usual = if base.peak < ABSTRACT { Bytes(1) } else { ALIGNMENT };
-        let alignment = arguments.alignment.map_or(usual, Bytes);
-        let effort = packing_effort(arguments.time_limit);
-        let pack = |plan: &rk_solve::Plan| pack_with(graph, &plan.sequence, &plan.trace, alignment, effort);
-        let arena = outcome.plan.as_ref().map(pack);
+        let arena = outcome.plan.as_ref().map(|plan| {
+            let pack = || pack_with(graph, &plan.sequence, &plan.trace, alignment, effort);
+            plan.arena.clone().unwrap_or_else(pack)
+        });
         if let Some(misplaced) = arena.as_ref().and_then(|arena| check_no_overlap(arena).err()) {
             // A layout that fails its own check must never be reported as one.
             unreachable!("the packer overlapped two buffers: {misplaced}");
         }
         let (base_peak, base_time) = (base.peak, base.time);
-        Self { graph, budget, base_peak, base_time, outcome, arena, elapsed: start.elapsed() }
+        Self { graph, budget, base_peak, base_time, outcome, arena, elapsed }
     }
 
     /// Time over the base, in percent.

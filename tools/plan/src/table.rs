@@ -36,7 +36,7 @@ pub fn print(folder: &Path, arguments: &Arguments, out: &mut impl Write) -> Resu
         let usual: Vec<Known> = percents.iter().map(plain).collect();
         for cell in known.get(&stem).unwrap_or(&usual) {
             let budget = Budget::parse_with_fractions(&cell.fraction).context("budget in best_known.csv")?;
-            let report = plan(&graph, budget, arguments);
+            let report = plan(&graph, budget, arguments)?;
             let overhead = report.overhead().map_or("-".into(), |overhead| format!("{overhead:.4}"));
             let gap = report
                 .overhead()

@@ -106,6 +106,11 @@ fn bad_graphs_are_refused_with_place_and_field() {
         "rk-plan: GRAPH: 1:1: the graph needs a non-empty list \"nodes\""
     );
     assert!(refuse("[0, 2]}]}", "[0, 2]}").starts_with("rk-plan: GRAPH: 5:"));
+    assert!(refuse(r#""deps": [0, 2]"#, r#""deps": [0, 99]"#).contains("5:79: nodes[3].deps: node 99"));
+    assert!(refuse(r#""deps": [0, 2]"#, r#""deps": [0, -2]"#).contains("nodes[3].deps"));
+    assert!(refuse(r#""bytes": 8192"#, r#""bytes": -1"#).contains("3:60: nodes[1].bytes"));
+    assert!(refuse(r#""bytes": 8192"#, r#""bytes": 9e18"#).contains("3:"));
+    assert!(refuse(r#""time": 1.5"#, r#""time": 1e400"#).contains("nodes[0]"));
 }
 
 #[test]
@@ -119,6 +124,11 @@ fn odd_but_legal_graphs_are_planned() {
         (&one["status"], &one["peak_bytes"], &one["overhead_pct"]),
         (&"optimal".into(), &0.into(), &0.0.into())
     );
+    let apart: Vec<String> = (0..5)
+        .map(|id| format!(r#"{{"id": {id}, "kind": "other", "time": 1, "bytes": {id}, "deps": []}}"#))
+        .collect();
+    let apart = plan(&apart.join(", "), "4");
+    assert_eq!((&apart["status"], &apart["peak_bytes"]), (&"optimal".into(), &4.into()));
     let huge = r#"{"id": 0, "kind": "fwd", "time": 1e-3, "bytes": 1000000000000000, "deps": []},
         {"id": 1, "kind": "fwd", "time": 2, "bytes": 1000000000000000, "deps": []}"#;
     let apart = plan(huge, "100%");
@@ -126,6 +136,51 @@ fn odd_but_legal_graphs_are_planned() {
         (&apart["peak_bytes"], &apart["base_time"]),
         (&1_000_000_000_000_000u64.into(), &2.001.into())
     );
+}
+
+#[test]
+fn a_cache_answers_the_second_time() {
+    let (graph, folder) = (file(BLOCK), tempfile::tempdir().expect("a folder"));
+    let plans = folder.path().join("plans");
+    let arguments =
+        [name(&graph), "--budget", "12KiB", "--json", "--cache", plans.to_str().expect("a plain path")];
+    let without_time = |output: &Output| {
+        let mut report = json(output);
+        report["solve_seconds"] = Value::Null;
+        report
+    };
+    let first = run(&arguments);
+    assert_eq!(code(&first), 0, "{first:?}");
+    let entries: Vec<_> =
+        std::fs::read_dir(&plans).expect("made").map(|entry| entry.expect("entry").path()).collect();
+    assert_eq!(entries.len(), 1);
+    let second = run(&arguments);
+    assert_eq!(without_time(&second), without_time(&first));
+    assert!(second.stderr.is_empty(), "{second:?}");
+    std::fs::write(&entries[0], "{").expect("written");
+    let third = run(&arguments);
+    assert_eq!(without_time(&third), without_time(&first));
+    let warning = String::from_utf8_lossy(&third.stderr).into_owned();
+    assert!(warning.contains("passed over") && warning.contains("plans"), "{warning}");
+}
+
+#[test]
+fn a_curve_has_a_point_per_budget() {
+    let graph = file(BLOCK);
+    let output = run(&[name(&graph), "--pareto", "--json", "--time-limit", "1s"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let report = json(&output);
+    let points = report["curve"].as_array().expect("a list");
+    let statuses: Vec<&str> = points.iter().filter_map(|point| point["status"].as_str()).collect();
+    // 12 KiB of 16 is 75 %: below nothing fits, and from there on every point is proven.
+    assert!(
+        statuses.iter().enumerate().all(|(index, status)| {
+            let budget = 10 + 5 * index;
+            *status == if budget < 75 { "infeasible" } else { "optimal" }
+        }),
+        "{statuses:?}"
+    );
+    assert!(points.iter().all(|point| point["arena_bytes"].as_u64() <= point["budget_bytes"].as_u64()));
 }
 
 #[test]

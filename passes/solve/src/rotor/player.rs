@@ -123,12 +123,15 @@ pub fn revolve(graph: &Graph, stages: &[Stage], checkpoints: usize) -> Sequence 
     Sequence(player.sequence)
 }
 
-/// Where to put the next checkpoint: with `r` the least number of repetitions that suffices, `C(c+r-1, c)` from the left.
+/// Where to put the next checkpoint, from the left. With `r` the least number of repetitions that suffices, the left part may
+/// have up to `C(c+r-1, c)` blocks, and the right one needs `C(c+r-2, c-1)` if none of its repetitions is to be wasted.
 fn revolve_step(length: usize, checkpoints: usize) -> usize {
     let binomial = |n: usize, k: usize| (0..k).fold(1usize, |b, i| b.saturating_mul(n - i) / (i + 1));
     let mut repetitions = 1;
     while binomial(checkpoints + repetitions, checkpoints) < length {
         repetitions += 1;
     }
-    binomial(checkpoints + repetitions - 1, checkpoints).clamp(1, length - 1)
+    let left = binomial(checkpoints + repetitions - 1, checkpoints);
+    let right = binomial(checkpoints + repetitions - 2, checkpoints - 1);
+    left.min(length.saturating_sub(right)).clamp(1, length - 1)
 }

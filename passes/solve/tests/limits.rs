@@ -1,0 +1,153 @@
+//! Time, seeds and addresses: the clock only stops, and an arena that was promised fits.
+
+#[allow(dead_code, reason = "shared with tests that need all of it")]
+mod oracle;
+
+use std::time::{Duration, Instant};
+
+use oracle::{optimum, random_graph};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rk_plan::arena::check_no_overlap;
+use rk_plan::{Bytes, Graph, base_trace, judge, text, working_set};
+use rk_solve::{Addresses, Outcome, Request, Solver, Status, pareto, solve};
+
+/// Residual blocks with a mirrored backward half.
+fn residual(blocks: usize) -> Graph {
+    let mut text = String::from("x0 64 1 fwd\n");
+    for block in 0..blocks {
+        text += &format!("n{block}(x{block}) 64 2 fwd\nu{block}(n{block}) 256 9 fwd\n");
+        text += &format!("g{block}(u{block}) 256 3 fwd\nx{}(x{block}, g{block}) 64 8 fwd\n", block + 1);
+    }
+    text += &format!("loss(x{blocks}) 1 1 fwd\nd{blocks}(loss, x{blocks}) 64 1 bwd\n");
+    for block in (0..blocks).rev() {
+        text += &format!(
+            "dg{block}(d{}, g{block}) 256 16 bwd\ndu{block}(dg{block}, u{block}) 256 6 bwd\n",
+            block + 1
+        );
+        text += &format!(
+            "dn{block}(du{block}, n{block}) 64 18 bwd\nd{block}(dn{block}, d{}, x{block}) 64 4 bwd\n",
+            block + 1
+        );
+    }
+    text::read(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn half(graph: &Graph) -> Bytes {
+    Bytes(base_trace(graph).peak.0 / 2)
+}
+
+#[test]
+fn the_time_limit_holds_on_ten_thousand_nodes() {
+    let graph = residual(1250);
+    assert!(graph.len() > 10_000);
+    let limit = Duration::from_millis(500);
+    for solver in Solver::ALL {
+        for addresses in [None, Some(Addresses::within(Bytes(64), limit))] {
+            let request =
+                Request { solver, time_limit: limit, addresses, ..Request::new(&graph, half(&graph)) };
+            let start = Instant::now();
+            let outcome = solve(&request);
+            let elapsed = start.elapsed();
+            eprintln!("{solver:10} {addresses:?} {elapsed:?} {:?}", outcome.status);
+            // On a machine that is busy with other tests the clock runs on while this one waits for a core.
+            assert!(elapsed < 6 * limit, "{solver} took {elapsed:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_plan() {
+    let graph = residual(6);
+    // These end by themselves; the others go on until they have a proof or no time.
+    for solver in [Solver::Greedy, Solver::Cut, Solver::Dtr, Solver::Rotor, Solver::Rockmate] {
+        let request = Request {
+            solver,
+            time_limit: Duration::from_secs(30),
+            addresses: Some(Addresses { alignment: Bytes(64), effort: 1_000_000 }),
+            ..Request::new(&graph, half(&graph))
+        };
+        let plan = |outcome: Outcome| outcome.plan.map(|plan| (plan.sequence, plan.arena));
+        let first = plan(solve(&request));
+        assert!(first.is_some(), "{solver}");
+        // Beside four threads that want the same cores.
+        let again = std::thread::scope(|scope| {
+            let others: Vec<_> = (0..4).map(|_| scope.spawn(|| plan(solve(&request)))).collect();
+            others.into_iter().map(|other| other.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        assert!(again.iter().all(|other| *other == first), "{solver}");
+    }
+}
+
+#[test]
+fn more_time_never_gives_a_worse_plan() {
+    for seed in 0..12 {
+        let graph = random_graph(&mut ChaCha8Rng::seed_from_u64(9000 + seed), 9);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budget = Bytes(least + (most - least) / 2);
+        let time = |milliseconds| {
+            let time_limit = Duration::from_millis(milliseconds);
+            let outcome = solve(&Request { time_limit, ..Request::new(&graph, budget) });
+            outcome.plan.map_or(u64::MAX, |plan| plan.trace.time.0)
+        };
+        let (short, long) = (time(20), time(150));
+        assert!(long <= short, "seed {seed}: {long} after {short}");
+    }
+}
+
+#[test]
+fn every_arena_is_within_the_budget() {
+    let (mut planned, mut missed) = (0, 0);
+    for seed in 0..40 {
+        let graph = random_graph(&mut ChaCha8Rng::seed_from_u64(7000 + seed), 10);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budget = Bytes((least + most) / 2);
+        let time_limit = Duration::from_millis(200);
+        let addresses = Some(Addresses { alignment: Bytes(1), effort: 100_000 });
+        let outcome = solve(&Request { time_limit, addresses, ..Request::new(&graph, budget) });
+        let best = optimum(&graph, budget);
+        let smallest = outcome.smallest_found.expect("at least the given order");
+        assert!(smallest >= outcome.proven_infeasible_below, "seed {seed}");
+        let Some(plan) = outcome.plan else {
+            missed += usize::from(best.is_some());
+            assert!(smallest > budget && outcome.status != Status::Optimal, "seed {seed}");
+            continue;
+        };
+        let arena = plan.arena.expect("addresses were asked for");
+        assert_eq!(check_no_overlap(&arena), Ok(()));
+        assert!(plan.trace.peak <= arena.size && arena.size <= budget, "seed {seed}: {arena:?}");
+        assert!(
+            best.is_some_and(|best| outcome.lower_bound.0 <= best && best <= plan.trace.time.0),
+            "seed {seed}"
+        );
+        planned += 1;
+    }
+    assert!(planned >= 30 && missed <= 4, "{planned} planned, {missed} missed");
+}
+
+#[test]
+fn a_curve_is_monotone_and_each_arena_fits() {
+    let graph = residual(5);
+    let peak = base_trace(&graph).peak.0;
+    let budgets: Vec<Bytes> = [100, 30, 80, 60, 40, 20, 10].map(|percent| Bytes(peak * percent / 100)).into();
+    let request = Request {
+        time_limit: Duration::from_secs(2),
+        addresses: Some(Addresses { alignment: Bytes(1), effort: 100_000 }),
+        ..Request::new(&graph, Bytes(peak))
+    };
+    let mut points: Vec<(Bytes, Outcome)> = budgets.iter().copied().zip(pareto(&request, &budgets)).collect();
+    points.sort_by_key(|(budget, _)| *budget);
+    let mut before = u64::MAX;
+    for (budget, outcome) in &points {
+        let Some(plan) = &outcome.plan else {
+            assert_eq!(before, u64::MAX, "no plan at {budget}, but at less");
+            continue;
+        };
+        assert!(plan.arena.as_ref().is_some_and(|arena| arena.size <= *budget));
+        assert!(plan.trace.time.0 <= before && outcome.lower_bound <= plan.trace.time, "{budget}");
+        assert_eq!(judge(&graph, &plan.sequence), Ok(plan.trace.clone()));
+        before = plan.trace.time.0;
+    }
+    assert!(points.windows(2).all(|pair| pair[0].1.lower_bound >= pair[1].1.lower_bound));
+    assert_eq!((points[0].1.status, before), (Status::Infeasible, graph.total_time().0));
+}
