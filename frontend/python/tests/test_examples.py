@@ -1,0 +1,35 @@
+"""The training scripts in examples/ and the examples of docs/drop-in.md run, on small sizes, and learn."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SIZES = {
+    "train_classifier": {"network": "resnet18", "budget": "80%", "steps": 4, "batch": 8, "size": 64},
+    "train_gpt2": {"budget": "2MiB", "steps": 4, "layers": 4, "width": 32, "length": 64, "batch": 4},
+    "train_unet": {"budget": "70%", "steps": 4, "batch": 4, "size": 16, "channels": 4},
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_training_scripts(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    losses = script.train(**SIZES[name])
+    assert len(losses) == 4 and min(losses[1:]) < losses[0]
+
+
+def test_the_manual(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "drop-in.md").read_text()
+    names = {}
+    examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(examples) >= 5
+    for example in examples:
+        exec(compile(example, "docs/drop-in.md", "exec"), names)  # noqa: S102
