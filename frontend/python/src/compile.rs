@@ -14,7 +14,7 @@ use crate::errors::Refusal;
 const STAGES: [&str; 3] = ["rk-dataflow", "rk-simplify", "rk-annotate-cost"];
 
 /// MLIR's pass registry and the reason that a failing pass leaves behind exist once per process.
-fn passes() -> MutexGuard<'static, ()> {
+pub(crate) fn passes() -> MutexGuard<'static, ()> {
     static REGISTERED: Once = Once::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     REGISTERED.call_once(rk_rewrite::register_all);
@@ -116,14 +116,14 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-fn parsed<'c>(context: &'c Context, text: &str) -> Result<Module<'c>, Refusal> {
+pub(crate) fn parsed<'c>(context: &'c Context, text: &str) -> Result<Module<'c>, Refusal> {
     context.parse(text, "step.mlir").map_err(|reported| {
         let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
         Refusal::Other(lines.join("\n"))
     })
 }
 
-fn only_step<'c>(module: &Module<'c>) -> Result<StepOp<'c>, Refusal> {
+pub(crate) fn only_step<'c>(module: &Module<'c>) -> Result<StepOp<'c>, Refusal> {
     let steps: Vec<StepOp<'c>> = module.body().ops().into_iter().filter_map(StepOp::of).collect();
     match steps.as_slice() {
         [step] => Ok(*step),

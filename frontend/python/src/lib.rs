@@ -9,6 +9,7 @@
 //! | `errors` | what failed, as exceptions of the package |
 //! | `online` | the online runtime: which values stay, for models whose graph changes every step |
 //! | `online_values` | Python's tensors and operators, as that runtime sees them |
+//! | `plan` | the planner alone, on a graph as JSON, and what the judge says of memory |
 //!
 //! **Absent here:** torch. The extension is linked to no libtorch, so one wheel serves every build of it.
 //! **Invariant:** no panic and no abort reaches the interpreter; all long work runs without its lock.
@@ -17,6 +18,7 @@ mod compile;
 mod errors;
 mod online;
 mod online_values;
+mod plan;
 
 use pyo3::prelude::*;
 
@@ -29,6 +31,8 @@ mod _rk {
     use crate::errors::{BudgetError, CompileError, OptionError, RkError};
     #[pymodule_export]
     use crate::online::{Handle, OnlineRuntime, OverBudget, budget_bytes};
+    #[pymodule_export]
+    use crate::plan::{memory, plan};
 }
 
 /// Runs `work` without the interpreter's lock; a panic in it becomes an exception that asks for a report.

@@ -7,13 +7,45 @@ whose graph changes at every step (:mod:`rk.online`).
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any
 
 from rk._rk import solvers
 from rk.errors import BudgetError, CompileError, OptionError, RkError, VerifyError
 
+_LATE = {
+    "CheckpointedModule": "rockmate",
+    "Checkpointable": "checkpointable",
+    "Rockmate": "rockmate",
+    "export": "trace",
+    "graphs": "stages",
+    "plan": "planning",
+    "verify": "verification",
+    "OutOfMemoryError": "online",
+    "checkpoint": "online",
+    "decheckpoint": "online",
+    "is_checkpoint": "online",
+    "memory_budget": "online",
+    "reset_statistics": "online",
+    "set_memory_budget": "online",
+    "statistics": "online",
+    "unset_memory_budget": "online",
+}
+"""What is imported when it is first used, and from where: PyTorch loads slowly."""
+
 __all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "VerifyError", "compile", "solvers"]
+__all__ += ["models", *_LATE]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "models":
+        return importlib.import_module("rk.models")
+    if name not in _LATE:
+        raise AttributeError(f"module 'rk' has no attribute '{name}'")
+    found = getattr(importlib.import_module(f"rk.{_LATE[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False, **options: Any) -> Any:
@@ -37,26 +69,3 @@ def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False,
             stacklevel=2,
         )
     return torch.compile(model, backend=rk, dynamic=dynamic, fullgraph=fullgraph, options=checked.as_dict())
-
-
-# These need torch, which is imported when the first of them is asked for.
-_ONLINE = (
-    "OutOfMemoryError",
-    "checkpoint",
-    "decheckpoint",
-    "is_checkpoint",
-    "memory_budget",
-    "reset_statistics",
-    "set_memory_budget",
-    "statistics",
-    "unset_memory_budget",
-)
-__all__ += list(_ONLINE)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ONLINE:
-        from rk import online
-
-        return getattr(online, name)
-    raise AttributeError(f"module 'rk' has no attribute {name!r}")

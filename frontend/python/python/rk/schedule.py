@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import torch
 
-from rk import _rk, cache, costs
+from rk import _rk, cache, costs, joint
 from rk import device as devices
 from rk.errors import BudgetError
 from rk.graph_text import TANGENTS, Cost, Step
@@ -91,12 +91,11 @@ class Problem:
 
     def _answer(self, budget: str, inside: int, solver: str) -> dict:
         options, folder = self.options, self.options.cache_folder()
-        asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
-        name = f"plan-{cache.key_of(self._bare, asked, costs.versions(self.device))}"
+        name = self.name(budget, inside, solver)
         known = cache.read(folder, name) if options.dump_dir is None else None
         if known is not None:
             return known
-        text = self._text(costs.of(self.step.calls, self.device, folder), inside)
+        text = self.text(inside)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, {"raw": text})
         answer = self._solved(text, budget, solver)
@@ -105,9 +104,9 @@ class Problem:
         cache.write(folder, name, answer)
         return answer
 
-    def _solved(self, text: str, budget: str, solver: str) -> dict:
+    def _solved(self, text: str, budget: str, solver: str, stages: bool = False) -> dict:
         def ask(budget: str) -> dict:
-            return _planned(text, self.options, budget, solver, len(self.step.calls))
+            return _planned(text, self.options, budget, solver, len(self.step.calls), stages)
 
         try:
             return ask(budget)
@@ -118,17 +117,45 @@ class Problem:
             warnings.warn(f"rk: {error}. Going on with {instead} bytes (on_infeasible='best')", stacklevel=2)
             return answer
 
+    def name(self, budget: str, inside: int, solver: str) -> str:
+        """The name that a plan has on disk."""
+        options = self.options
+        asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
+        return f"plan-{cache.key_of(self._bare, asked, costs.versions(self.device))}"
+
+    def text(self, inside: int = 0) -> str:
+        """The step at stage raw, with measured costs."""
+        folder = self.options.cache_folder()
+        return self._text(costs.of(self.step.calls, self.device, folder), inside)
+
+    def explained(self, budget: str) -> dict:
+        """The planner's answer, with the text of every stage; nothing is read from disk."""
+        return self._solved(self.text(), budget, self.options.solver, stages=True)
+
+
+def budget_of(step: Step, options: Options, device: torch.device) -> str:
+    """The budget that the options mean; ``auto`` is what the device has left now."""
+    if options.budget != "auto":
+        return options.budget
+    return str(devices.rounded(devices.bytes_left(device) - step.gradient_bytes()))
+
+
+def device_of(step: Step) -> torch.device:
+    """The device that a step runs on."""
+    tensors = [joint.tensor_of(node) for node in step.placeholders]
+    return devices.of(tensor for tensor in tensors if tensor is not None)
+
 
 def _schedule(answer: dict) -> Schedule:
     return Schedule(**{field.name: answer[field.name] for field in dataclasses.fields(Schedule)})
 
 
-def _planned(text: str, options: Options, budget: str, solver: str, calls: int) -> dict:
+def _planned(text: str, options: Options, budget: str, solver: str, calls: int, stages: bool = False) -> dict:
     def ask(budget: str, seconds: float) -> dict:
-        stages = options.dump_dir is not None
+        stages_too = stages or options.dump_dir is not None
         limit = f"{max(int(seconds * 1000), 1)}ms"
         answer = _rk.rematerialize(
-            text, budget=budget, scope=options.scope, solver=solver, time_limit=limit, stages=stages
+            text, budget=budget, scope=options.scope, solver=solver, time_limit=limit, stages=stages_too
         )
         return json.loads(answer)
 

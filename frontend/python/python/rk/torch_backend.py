@@ -16,8 +16,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
-from rk import device as devices
-from rk import emit, joint, nesting, normalize, verify
+from rk import comparison, emit, nesting, normalize, schedule
 from rk.errors import OptionError
 from rk.graph_text import Step
 from rk.options import Options
@@ -84,7 +83,7 @@ class Compiled:
         """The plan; None for a graph without a backward pass."""
         self._run: Callable[..., Any] | None = None
         self._saved: int | None = None
-        self._verifier: verify.Verifier | None = None
+        self._verifier: comparison.Verifier | None = None
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
@@ -116,15 +115,12 @@ class Compiled:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
         normalize.normalize(gm.graph)
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or ())
-        tensors = [joint.tensor_of(node) for node in step.placeholders]
-        device = devices.of(tensor for tensor in tensors if tensor is not None)
-        budget = self.options.budget
-        if budget == "auto":
-            budget = str(devices.rounded(devices.bytes_left(device) - step.gradient_bytes()))
+        device = schedule.device_of(step)
+        budget = schedule.budget_of(step, self.options, device)
         self.schedule = nesting.plan(self.graph, Problem(step, self.options, device), budget)
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
-        self._verifier = verify.Verifier(step, device) if self.options.verify else None
+        self._verifier = comparison.Verifier(step, device) if self.options.verify else None
         return emitter.modules()
 
     def _forward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -1,0 +1,137 @@
+"""``rk.verify``: does the budget hold on this machine, are the bits the same, what does it cost?
+
+Both sides are measured, never derived from the plan: the model as it is through ``aot_eager`` (the same
+kernels, without a plan), and through rk.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from rk import capture, measure, schedule
+from rk.options import Options
+from rk.planning import readable
+from rk.torch_backend import rk
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """What was measured. Bytes above what is allocated before a step; seconds."""
+
+    budget: int
+    eager_peak: int
+    """Of the model without any compiler."""
+    baseline_peak: int
+    """Of the model as traced, without a plan."""
+    planned_peak: int
+    measured_peak: int
+    eager_seconds: float
+    baseline_seconds: float
+    seconds: float
+    steps: int
+    bit_equal: bool
+    different: tuple[str, ...]
+    """What differs: losses by step, parameters and buffers by name."""
+
+    @property
+    def overhead(self) -> float:
+        """Extra time against the model as traced, in percent."""
+        return 100 * (self.seconds / self.baseline_seconds - 1)
+
+    @property
+    def within_budget(self) -> bool:
+        """Whether the measured peak is within the budget."""
+        return self.measured_peak <= self.budget
+
+    def __bool__(self) -> bool:
+        """Whether all is as promised: within the budget, and equal to the last bit."""
+        return self.within_budget and self.bit_equal
+
+    def __str__(self) -> str:
+        """All numbers, for people."""
+        equal = "equal to the last bit" if self.bit_equal else f"different: {', '.join(self.different[:5])}"
+        return "\n".join(
+            (
+                f"budget    {readable(self.budget)}",
+                f"peak      {readable(self.measured_peak)} measured, {readable(self.planned_peak)} planned; "
+                f"{readable(self.baseline_peak)} without a plan, {readable(self.eager_peak)} eager",
+                f"time      {self.seconds * 1e3:.1f} ms a step, {self.overhead:+.1f} %; "
+                f"{self.baseline_seconds * 1e3:.1f} ms without a plan, "
+                f"{self.eager_seconds * 1e3:.1f} ms eager",
+                f"{self.steps} steps   {equal}",
+                "as promised" if self else "NOT as promised",
+            )
+        )
+
+
+def verify(
+    model: nn.Module,
+    sample: Any,
+    budget: int | str,
+    *,
+    steps: int = 3,
+    loss: Callable[[Any], torch.Tensor] = measure.scalar,
+    **options: Any,
+) -> Verification:
+    """Trains copies of a model for some steps with and without rk, and measures both.
+
+    The model itself stays as it is. ``loss`` makes a scalar of what the model returns; without it, its own
+    ``loss`` or the sum of the means. ``options`` are those of the backend; the scope is ``activations``.
+    """
+    checked = Options.parse({**options, "budget": budget})
+    step = capture.step_of(model, sample)
+    device = schedule.device_of(step)
+    plan = schedule.Problem(step, checked, device).plan(schedule.budget_of(step, checked, device), 0)
+    states: list[dict[str, torch.Tensor]] = []
+    peaks, seconds = [], []
+    for compiler in (
+        lambda one: one,
+        lambda one: torch.compile(one, backend="aot_eager", dynamic=False),
+        lambda one: torch.compile(one, backend=rk, dynamic=False, options=checked.as_dict()),
+    ):
+        twin = copy.deepcopy(model)
+        run = measure.training_step(compiler(twin), sample, loss)
+        states.append(_train(twin, run, steps))
+        peaks.append(measure.peak(run, twin))
+        seconds.append(measure.seconds(run, measure.device_of(twin)))
+    different = tuple(name for name in states[1] if not _equal(states[1][name], states[2][name]))
+    return Verification(
+        budget=plan.budget,
+        eager_peak=peaks[0],
+        baseline_peak=peaks[1],
+        planned_peak=plan.peak,
+        measured_peak=peaks[2],
+        eager_seconds=seconds[0],
+        baseline_seconds=seconds[1],
+        seconds=seconds[2],
+        steps=steps,
+        bit_equal=not different,
+        different=different,
+    )
+
+
+def _train(model: nn.Module, step: Callable[[], torch.Tensor], steps: int) -> dict[str, torch.Tensor]:
+    """Losses, parameters and buffers after some steps from one seed; the generators are put back."""
+    trained = [one for one in model.parameters() if one.requires_grad]
+    optimizer = torch.optim.SGD(trained, lr=1e-2)
+    state = {}
+    device = measure.device_of(model)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(0)
+        for index in range(steps):
+            optimizer.zero_grad()
+            state[f"loss {index}"] = step().clone()
+            optimizer.step()
+    state |= {name: one.detach().clone() for name, one in model.named_parameters()}
+    return state | {name: one.detach().clone() for name, one in model.named_buffers()}
+
+
+def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Equal bits; NaNs of the same place count as equal."""
+    return torch.equal(left, right) or torch.allclose(left, right, rtol=0, atol=0, equal_nan=True)

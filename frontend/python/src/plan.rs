@@ -1,0 +1,117 @@
+//! The planner alone, on a graph that the caller wrote down, and the judge's account of a step's memory.
+
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use rk_dialect::Context;
+use rk_dialect::diagnostic::Diagnostic;
+use rk_plan::{Budget, Kind, Step, base_trace, json, judge_schedule};
+use rk_rewrite::exit::Unmet;
+use rk_rewrite::planning::Problem;
+use rk_solve::{Request, Solver, Status};
+use serde_json::json;
+
+use crate::errors::Refusal;
+use crate::{compile, detached};
+
+/// Plans a graph in the JSON schema of `rk_plan::json`. `budget` is bytes, 2GiB, 50% or 0.5; `time_limit` is in seconds.
+///
+/// Returns JSON: `schedule`, the ids of the nodes in order of execution; `budget`, `peak`, `base_peak` in bytes; `time`,
+/// `base_time`, `lower_bound` in ticks of the graph's time unit; `status`, `solver`.
+///
+/// Raises OptionError for a graph, a budget or a solver that cannot be read, BudgetError (with numbers) when nothing fits.
+#[pyfunction]
+#[pyo3(signature = (graph, *, budget, solver="auto", time_limit=10.0, seed=0, threads=1))]
+pub fn plan(
+    py: Python<'_>,
+    graph: &str,
+    budget: &str,
+    solver: &str,
+    time_limit: f64,
+    seed: u64,
+    threads: usize,
+) -> PyResult<String> {
+    detached(py, || {
+        let refused = |what: &str, why: &dyn std::fmt::Display| Refusal::Option(format!("{what}: {why}"));
+        let graph = json::read(graph).map_err(|error| refused("graph", &error))?;
+        let solver: Solver = solver.parse().map_err(|error| refused("solver", &error))?;
+        let asked = Budget::parse_with_fractions(budget).map_err(|error| refused("budget", &error))?;
+        let time_limit =
+            Duration::try_from_secs_f64(time_limit).map_err(|error| refused("time_limit", &error))?;
+        let base = base_trace(&graph);
+        let budget = asked.resolve(base.peak);
+        let request =
+            Request { solver, time_limit, seed, threads: threads.max(1), ..Request::new(&graph, budget) };
+        let outcome = rk_solve::solve(&request);
+        let Some(plan) = outcome.plan else {
+            let holder = graph.node(outcome.peak_holder).name.clone();
+            let smallest = outcome.smallest_found.map_or_else(
+                || "no smaller feasible budget was found".to_owned(),
+                |found| format!("the smallest feasible budget found is {} bytes", found.0),
+            );
+            let below = outcome.proven_infeasible_below;
+            let verdict = if outcome.status == Status::Infeasible {
+                "no schedule fits"
+            } else {
+                "no schedule was found in the time that fits"
+            };
+            let text = format!(
+                "{verdict} {} bytes; {smallest}, and nothing below {} bytes can work; '{holder}' holds the peak",
+                budget.0, below.0
+            );
+            let unmet = Unmet { budget, smallest: outcome.smallest_found, impossible_below: below, holder };
+            return Err(Refusal::Budget(Box::new(unmet), text));
+        };
+        let schedule: Vec<u32> = plan.sequence.0.iter().map(|node| node.0).collect();
+        let answer = json!({
+            "schedule": schedule,
+            "budget": budget.0,
+            "peak": plan.trace.peak.0,
+            "base_peak": base.peak.0,
+            "time": plan.trace.time.0,
+            "base_time": base.time.0,
+            "lower_bound": outcome.lower_bound.0,
+            "status": if outcome.status == Status::Optimal { "optimal" } else { "feasible" },
+            "solver": plan.solver.name(),
+        });
+        Ok(answer.to_string())
+    })
+}
+
+/// What the judge says about memory in a scheduled step, run by run, in the given order and as planned.
+///
+/// Returns JSON: `before` and `after`, lists of [node, bytes], where a node is an index into `nodes`: name, time of one run in
+/// ns, and whether it belongs to the backward pass.
+///
+/// Raises CompileError for a module that is not one scheduled step.
+#[pyfunction]
+pub fn memory(py: Python<'_>, text: &str) -> PyResult<String> {
+    detached(py, || {
+        let _passes = compile::passes();
+        let context = Context::new();
+        let module = compile::parsed(&context, text)?;
+        let step = compile::only_step(&module)?;
+        let about = |diagnostic: Diagnostic<'_>| Refusal::Other(diagnostic.message().to_owned());
+        let problem = Problem::of(step, module.op()).map_err(about)?;
+        let schedule = problem.schedule_of(step).map_err(about)?;
+        let graph = &problem.graph;
+        let planned = judge_schedule(graph, &schedule, None)
+            .map_err(|illegal| Refusal::Other(illegal.describe(graph)))?;
+        let order = schedule.0.iter().filter_map(|line| match line {
+            Step::Run { node, .. } => Some(node.index()),
+            Step::Drop(_) => None,
+        });
+        let curve = |nodes: &mut dyn Iterator<Item = usize>, memory: &[rk_plan::Bytes]| -> Vec<_> {
+            nodes.zip(memory).map(|(node, bytes)| json!([node, bytes.0])).collect()
+        };
+        let nodes = graph.nodes().iter().map(|node| {
+            json!({"name": node.name, "time_ns": node.time.0, "backward": node.kind == Kind::Backward})
+        });
+        let answer = json!({
+            "nodes": nodes.collect::<Vec<_>>(),
+            "before": curve(&mut (0..graph.len()), &base_trace(graph).memory),
+            "after": curve(&mut order.into_iter(), &planned.memory),
+        });
+        Ok(answer.to_string())
+    })
+}
