@@ -40,6 +40,7 @@ pub fn node<'c>(node: NodeOp<'c>) -> Result<Node, Diagnostic<'c>> {
         backward: node.is_backward(),
         time_ns: cost.time,
         workspace_bytes: cost.workspace,
+        kernel: None,
     })
 }
 

@@ -6,11 +6,14 @@
 //! | [`to_json()`] | the module as data, for scripts |
 //! | [`to_dot()`] | the module as a graph, for Graphviz |
 //!
+//! Nodes that `--rk-fuse` marked get a generated kernel in the step file (module `kernels`).
+//!
 //! **Absent here:** decisions. What runs when was decided by `--rematerialize`; a step that is not scheduled is
 //! translated as it stands, every node once.
 
 pub mod blocks;
 mod body;
+mod kernels;
 mod lowered;
 pub mod to_dot;
 pub mod to_json;

@@ -14,7 +14,7 @@ use rk_step::{
     Step,
 };
 
-use crate::body;
+use crate::{body, kernels};
 
 /// Translates one step of a module.
 ///
@@ -66,7 +66,9 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
         program,
         outputs: outputs.collect(),
         layout,
+        library: None,
     };
+    kernels::add(&mut made, module)?;
     let invalid = |error: rk_step::error::Invalid| Diagnostic::error(step.op().location(), error.to_string());
     if step.stage() < Stage::Scheduled {
         made.program = rk_step::original(&made).map_err(invalid)?;

@@ -21,6 +21,7 @@ const SOURCES: &[&str] = &[
     "cc/probe.cpp",
     "cc/encode.cpp",
     "cc/step.cpp",
+    "cc/launch.cpp",
 ];
 
 fn main() {

@@ -10,6 +10,7 @@
 //! | [`attrs`], [`types`] | stages, costs, ATen arguments; sizes, strides and bytes |
 //! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
 //! | [`pass`] | passes with options, and an example of one |
+//! | [`pointwise`] | pointwise operators as scalar functions; nodes as one loop over elements |
 //! | `verify`, `verify_lowered` | one function per law, over `schedule` and over addresses |
 //! | `verify_ops`, `verify_attrs` | each op by itself; attributes on functions |
 //! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
@@ -27,6 +28,7 @@ pub mod names;
 pub mod ops;
 mod panics;
 pub mod pass;
+pub mod pointwise;
 #[allow(unsafe_code)]
 mod raw;
 mod schedule;

@@ -61,6 +61,9 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
             return Some(format!("'rk.stage' stands on a func.func, not on '{}'", op.name()));
         }
     }
+    if name == "rk.kernel" && !(op.name() == "rk.node" && attribute.is_unit()) {
+        return Some("'rk.kernel' has no value and stands on an rk.node".to_owned());
+    }
     if STEP.contains(&name) && attribute.as_i64().is_none_or(|number| number < 0) {
         return Some(format!(
             "'{name}' is a number of bytes or nanoseconds (i64, not negative), not {attribute}"

@@ -829,3 +829,12 @@ func.func @argument_aliases(%x: tensor<8xf32> {rk.aliases = ["a", 1]}) {
 func.func @argument_trainable(%x: tensor<8xf32> {rk.trainable = true}) {
   return
 }
+
+// -----
+
+// expected-error @below {{'rk.kernel' has no value and stands on an rk.node}}
+rk.node @kernel_with_a_value attributes {rk.kernel = "gelu"} {
+^bb0(%x: tensor<2xf32>):
+  %r = rk.aten "aten.relu.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  rk.yield %r : tensor<2xf32>
+}

@@ -21,6 +21,7 @@ pub mod check;
 pub mod compare;
 pub mod eager;
 mod error;
+mod kernels;
 pub mod machine;
 mod placed;
 mod prepare;

@@ -27,6 +27,7 @@ use rk_torch::{Arena, Counts, Device, Operator, Parked, Prepared, Running, Slots
 use tch::Tensor;
 
 use crate::error::RuntimeError;
+use crate::kernels::Kernels;
 use crate::prepare::{Action, Prepare, Segment, prepare};
 use crate::{placed, tensors};
 
@@ -68,6 +69,8 @@ pub struct Machine {
     states_are_counted: bool,
     parked: Option<Parked>,
     arena: Option<Arena>,
+    /// Behind the segments, whose launches point into it.
+    _kernels: Option<Kernels>,
 }
 
 impl Machine {
@@ -81,7 +84,8 @@ impl Machine {
             return Err(RuntimeError::Model(message));
         }
         let account = account(&step)?;
-        let Prepare { segments, slots, kept } = prepare(&step)?;
+        let kernels = Kernels::load(&step)?;
+        let Prepare { segments, slots, kept } = prepare(&step, kernels.as_ref())?;
         let mut slots = Slots::new(slots)?;
         for (i, arg) in args.iter().enumerate() {
             slots.set(i, arg)?;
@@ -96,8 +100,18 @@ impl Machine {
         let addresses = step.layout.as_ref().filter(|_| device == Device::Cpu);
         let arena = addresses.map(|layout| placed::arena(&step, layout)).transpose()?;
         let parked = None;
-        let mut machine =
-            Self { step, device, slots, segments, kept, account, states_are_counted, parked, arena };
+        let mut machine = Self {
+            step,
+            device,
+            slots,
+            segments,
+            kept,
+            account,
+            states_are_counted,
+            parked,
+            arena,
+            _kernels: kernels,
+        };
         machine.rehearse()?;
         Ok(machine)
     }
@@ -203,6 +217,7 @@ impl Machine {
             for (k, action) in segment.actions.iter().enumerate() {
                 let done = match action {
                     Action::Call(call) => call.run(slots),
+                    Action::Launch(launch) => launch.run(slots),
                     Action::Clear(slot) => slots.clear(*slot),
                     Action::Share { from, to } => slots.copy(*from, *to),
                     Action::Save(slot) => device.generator_state().and_then(|s| slots.set(*slot, &s)),
@@ -303,6 +318,15 @@ fn failed(step: &Step, segment: &Segment, action: Option<usize>, message: &str) 
     let ops = match step.program.instrs.get(segment.instr) {
         Some(Instr::Run(run)) => {
             let node = &step.nodes[run.node.index()];
+            if let Some(kernel) = &node.kernel {
+                return RuntimeError::Execution {
+                    place: format!(
+                        "program[{}] {:?}: kernel {}",
+                        segment.instr, node.name, kernel.aside.symbol
+                    ),
+                    message: message.lines().next().unwrap_or_default().to_owned(),
+                };
+            }
             let cloned = usize::from(node.overwrites.is_some() && !run.overwrite);
             node.ops.get(calls.wrapping_sub(1 + cloned))
         }

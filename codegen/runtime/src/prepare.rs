@@ -10,14 +10,17 @@
 
 use rk_step::account::gradient_slots;
 use rk_step::{ArgValue, Call, Instr, Node, OutputRole, Run, Step};
-use rk_torch::{Operator, Prepared, Value};
+use rk_torch::{Launch, Operator, Prepared, Value};
 
 use crate::error::RuntimeError;
+use crate::kernels::Kernels;
 
 /// What the executor does; slots are indices into the table.
 pub(crate) enum Action {
     /// Runs an operator.
     Call(Prepared),
+    /// Runs a generated kernel.
+    Launch(Launch),
     /// Lets `to` share what `from` holds.
     Share { from: usize, to: usize },
     /// Lets go of what a slot holds.
@@ -53,8 +56,8 @@ pub(crate) struct Prepare {
     pub kept: Vec<usize>,
 }
 
-/// Prepares the step's program. The step must be valid.
-pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
+/// Prepares the step's program. The step must be valid. Nodes with a kernel need `kernels`, which must live as long.
+pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare, RuntimeError> {
     let base = step.program.slots as usize;
     let mut slots = base;
     let gradient = gradient_slots(step)?;
@@ -89,12 +92,15 @@ pub(crate) fn prepare(step: &Step) -> Result<Prepare, RuntimeError> {
                     alive[slot.index()] = true;
                     states += 1;
                 }
-                let (actions, used) =
-                    body(node, run, base, Mode { again: run.again, grad: differentiates && !node.backward })
-                        .map_err(|(op, message)| {
-                            let place = format!("program[{i}] {:?}: {op}", node.name);
-                            RuntimeError::Execution { place, message }
-                        })?;
+                let mode = Mode { again: run.again, grad: differentiates && !node.backward };
+                let made = match kernels.filter(|_| node.kernel.is_some()) {
+                    Some(kernels) => kernels.actions(node, run).map(|actions| (actions, 0)),
+                    None => body(node, run, base, mode),
+                };
+                let (actions, used) = made.map_err(|(op, message)| {
+                    let place = format!("program[{i}] {:?}: {op}", node.name);
+                    RuntimeError::Execution { place, message }
+                })?;
                 slots = slots.max(base + used);
                 Segment { measured: true, ..Segment::new(i, actions) }
             }

@@ -44,6 +44,8 @@ pub struct Options {
     pub warmup: usize,
     /// Timed steps; 0: no times.
     pub repeat: usize,
+    /// Whether nodes with a generated kernel run it; without, they run their ATen calls, which may take more memory.
+    pub kernels: bool,
     /// Seed of synthesized arguments and of the generator; `None`: the recorded seed, 0 without a source.
     pub seed: Option<u64>,
 }
@@ -51,7 +53,17 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (device, model, seed) = (None, None, None);
-        Self { device, steps: 1, lr: 1e-3, check: Check::None, model, warmup: 1, repeat: 3, seed }
+        Self {
+            device,
+            steps: 1,
+            lr: 1e-3,
+            check: Check::None,
+            model,
+            warmup: 1,
+            repeat: 3,
+            kernels: true,
+            seed,
+        }
     }
 }
 
@@ -106,6 +118,7 @@ pub fn open(step: &Step, wanted: Option<&str>) -> Result<Device, RuntimeError> {
 /// [`RuntimeError`]; a difference in bits is not an error but part of the report.
 pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, RuntimeError> {
     let device = open(&step, options.device.as_deref())?;
+    let step = if options.kernels { step } else { step.without_kernels() };
     memory::install()?;
     let seed = options.seed.or(step.source.as_ref().map(|s| s.seed)).unwrap_or(0);
     let checked = options.check != Check::None;
@@ -127,7 +140,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
     let mut ours = Program::new(Machine::new(step.clone(), &start()?, device)?);
     let mut original = match checked {
         true => {
-            let before = Step { program: original(&step)?, layout: None, ..step.clone() };
+            let before = Step { program: original(&step)?, layout: None, ..step.without_kernels() };
             Some(Program::new(Machine::new(before, &start()?, device)?))
         }
         false => None,

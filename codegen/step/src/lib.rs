@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`model`] | the types of the file, plain data |
 //! | [`value`] | arguments of an ATen call, floats kept exactly |
+//! | [`kernel`] | generated kernels: machine code and launches |
 //! | [`mod@file`] | reading and writing, version and checksum, one clear line for a bad file |
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
@@ -21,6 +22,7 @@ pub mod account;
 pub mod error;
 pub mod explain;
 pub mod file;
+pub mod kernel;
 pub mod layout;
 pub mod model;
 pub mod origin;

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::kernel::{Kernel, Library};
 use crate::layout::Layout;
 use crate::value::ArgValue;
 
@@ -76,6 +77,9 @@ pub struct Step {
     /// Addresses, when the step is lowered. Without them every value is allocated when it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layout: Option<Layout>,
+    /// Machine code of the nodes that run as one generated kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub library: Option<Library>,
 }
 
 /// The archive that a step was recorded from (`rk.source` of the module).
@@ -331,6 +335,9 @@ pub struct Node {
     /// Bytes needed only while the node runs.
     #[serde(default)]
     pub workspace_bytes: u64,
+    /// The same computation as one generated kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Kernel>,
 }
 
 /// One result of a node.

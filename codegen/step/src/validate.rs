@@ -46,6 +46,7 @@ pub fn validate(step: &Step) -> Result<(), Invalid> {
         }
     }
     nodes(step)?;
+    crate::kernel::validate(step)?;
     program(step, &step.program)?;
     origins(step)?;
     step.layout.as_ref().map_or(Ok(()), |layout| crate::layout::check(step, layout))

@@ -80,6 +80,13 @@ const char* rk_slots_clear(RkSlots* slots, size_t i);
 // Lets slot `to` share what slot `from` holds.
 const char* rk_slots_copy(RkSlots* slots, size_t from, size_t to);
 
+// ---- launch.cpp
+// A generated kernel: rows [begin, end) of its outermost dimension, on the storages at these addresses.
+typedef void (*RkKernel)(void* const* buffers, int64_t begin, int64_t end);
+// Runs a kernel on the tensors in `slots[buffers[0..n]]`, its rows divided among libtorch's threads in parts of at least
+// `grain` rows. `layouts` has for each buffer: element type, number of dimensions, sizes, strides; another layout is refused.
+const char* rk_launch(RkKernel kernel, const RkSlots* slots, const int32_t* buffers, size_t n, const int64_t* layouts, int64_t rows, int64_t grain);
+
 // ---- memory.cpp
 // Makes the counting allocator torch's CPU allocator; idempotent. Earlier tensors keep their own allocator.
 const char* rk_memory_install(void);

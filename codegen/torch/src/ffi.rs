@@ -80,6 +80,15 @@ unsafe extern "C" {
     pub fn rk_slots_set(slots: *mut RawSlots, i: usize, tensor: RawTensor) -> Status;
     pub fn rk_slots_get(slots: *const RawSlots, i: usize, out: *mut RawTensor) -> Status;
     pub fn rk_slots_clear(slots: *mut RawSlots, i: usize) -> Status;
+    pub fn rk_launch(
+        kernel: crate::launch::KernelFn,
+        slots: *const RawSlots,
+        buffers: *const i32,
+        n: usize,
+        layouts: *const i64,
+        rows: i64,
+        grain: i64,
+    ) -> Status;
     pub fn rk_slots_copy(slots: *mut RawSlots, from: usize, to: usize) -> Status;
 
     pub fn rk_memory_install() -> Status;

@@ -17,6 +17,7 @@ mod dtype;
 mod error;
 mod ffi;
 mod inputs;
+mod launch;
 pub mod memory;
 mod operator;
 mod prepared;
@@ -30,6 +31,7 @@ pub use device::{Device, Parked, set_threads, threads};
 pub use dtype::Dtype;
 pub use error::{Error, ErrorKind, Result};
 pub use inputs::InputSpec;
+pub use launch::{KernelFn, Launch};
 pub use operator::Operator;
 pub use prepared::{Prepared, Slots};
 pub use recording::{

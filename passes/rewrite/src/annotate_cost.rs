@@ -10,7 +10,8 @@
 //! # How
 //! Time is the sum over the calls in the body. Workspace is the most bytes that the body needs beyond what it yields:
 //! what calls were measured to need, and results that stay inside. Calls that the importer did not measure are given
-//! a roofline time ([`roofline`]), and the module then says so in `rk.cost_model`.
+//! a roofline time ([`roofline`]), and the module then says so in `rk.cost_model`. A node that runs as one generated kernel
+//! (`rk.kernel`, from `--rk-fuse`) has no intermediates: their traffic and their launches are taken off, and it has no workspace.
 //!
 //! Nodes that `--rk-anonymize` found to cost the same get one cost: the mean of their times, so that the step's total stays what it
 //! is, and the largest of their workspaces, so that a budget is kept wherever a plan is broadcast. A remark says how far
@@ -50,7 +51,8 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let mut given: HashSet<&str> = HashSet::new();
     for node in ops::nodes(module) {
         if node.cost().is_none() {
-            let (cost, guessed) = node_cost(node, alignment);
+            let fused = node.op().get("rk.kernel").is_some();
+            let (cost, guessed) = if fused { kernel_cost(node) } else { node_cost(node, alignment) };
             estimated |= guessed;
             node.op().set("cost", cost.attr(cx.context()));
             given.insert(node.symbol());
@@ -131,6 +133,19 @@ fn node_cost(node: NodeOp<'_>, alignment: u64) -> (Cost, bool) {
         cost.workspace = cost.workspace.max(inside.saturating_add(own.workspace));
     }
     (cost, estimated)
+}
+
+/// The cost of a node that runs as one kernel, and whether any of it is an estimate: the sum of its calls, without the time that all
+/// but the last spend on a launch and on a result that is written and read again. Not less than its dearest call.
+fn kernel_cost(node: NodeOp<'_>) -> (Cost, bool) {
+    let calls: Vec<AtenOp<'_>> = node.calls().into_iter().filter(|call| !call.is_view()).collect();
+    let estimated = calls.iter().any(|call| call.cost().is_none());
+    let times = || calls.iter().map(|&call| call.cost().unwrap_or_else(|| roofline(call)).time);
+    let between = calls.iter().rev().skip(1).flat_map(|call| call.op().results());
+    let saved =
+        |value: Value<'_>| 2 * value.ty().bytes().unwrap_or(0) / BYTES_PER_NANOSECOND + LAUNCH_NANOSECONDS;
+    let time = times().sum::<u64>().saturating_sub(between.map(saved).sum());
+    (Cost { time: time.max(times().max().unwrap_or(0)), workspace: 0 }, estimated)
 }
 
 /// One CPU core with vector units: 8 GB/s from memory, 30 GFLOP/s. Only ratios matter to a plan.

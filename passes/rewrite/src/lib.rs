@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | [`dataflow`] | raw | dataflow | planning needs values: storage that is overwritten cannot be reasoned about |
 //! | [`simplify`] | dataflow | simplified | a node must own what it makes, so views are folded away first |
+//! | [`fuse`] | simplified | same | before classes and costs, which belong to what is planned; optional |
 //! | [`anonymize`] | simplified | blocks | equal blocks are measured, planned and generated once; optional |
 //! | [`annotate_cost`] | simplified, blocks | costed | costs belong to what is planned, and that is a node |
 //! | [`rematerialize`] | costed | scheduled | the only decision, made by solvers and checked by the judge |
@@ -17,6 +18,7 @@ pub mod anonymize;
 pub mod dataflow;
 mod dead;
 pub mod exit;
+pub mod fuse;
 pub mod lower;
 mod names;
 mod placing;
@@ -33,9 +35,10 @@ use rk_dialect::pass::{PassSpec, register_pass};
 use rk_dialect::{Attr, Op};
 
 /// Every pass, in the order of the pipeline.
-pub static PASSES: [&PassSpec; 8] = [
+pub static PASSES: [&PassSpec; 9] = [
     &dataflow::PASS,
     &simplify::PASS,
+    &fuse::PASS,
     &anonymize::PASS,
     &annotate_cost::PASS,
     &rematerialize::PASS,

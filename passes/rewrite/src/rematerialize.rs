@@ -68,6 +68,11 @@ pub static PASS: PassSpec = PassSpec {
         },
         OptionSpec { name: "seed", default: "0", help: "the same seed gives the same plan" },
         OptionSpec { name: "threads", default: "1", help: "threads that the solver may use" },
+        OptionSpec {
+            name: "fuse",
+            default: "false",
+            help: "whether --rk-fuse runs before the nodes get their costs",
+        },
     ],
     run: |cx| run(cx),
 };
@@ -80,12 +85,15 @@ struct Options {
     time_limit: Duration,
     seed: u64,
     threads: usize,
+    fuse: bool,
 }
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let options = options(cx).inspect_err(|_| exit::set(exit::BAD_OPTION))?;
     if cx.steps().iter().any(|step| step.stage() < Stage::Costed) {
-        cx.run_passes("rk-dataflow,rk-simplify,rk-anonymize,rk-annotate-cost")?;
+        // Fused nodes are what is planned, so they are made before classes and costs.
+        let fuse = if options.fuse { "rk-fuse," } else { "" };
+        cx.run_passes(&format!("rk-dataflow,rk-simplify,{fuse}rk-anonymize,rk-annotate-cost"))?;
     }
     for step in cx.steps() {
         cx.at(step.op());
@@ -119,6 +127,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         time_limit,
         seed: cx.parsed_option("seed")?,
         threads: cx.parsed_option("threads")?,
+        fuse: cx.parsed_option("fuse")?,
     })
 }
 

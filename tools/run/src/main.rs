@@ -59,12 +59,23 @@ struct Arguments {
     /// Threads of libtorch; default: its own choice. Workspaces depend on it: use what the costs were measured with
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
+    /// Whether nodes with a generated kernel run it, or their ATen calls; the bits are the same
+    #[arg(long, value_enum, default_value = "on")]
+    kernels: Switch,
     /// Print the program with its live bytes instead of running it
     #[arg(long)]
     print: bool,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    /// Generated kernels
+    On,
+    /// ATen calls
+    Off,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -121,6 +132,7 @@ fn run(arguments: &Arguments) -> Result<u8, RuntimeError> {
         warmup: arguments.warmup as usize,
         repeat: arguments.repeat as usize,
         seed: arguments.seed,
+        kernels: arguments.kernels == Switch::On,
     };
     let plan = step.plan.clone();
     let result = session::run(step, &arguments.step, &options)?;

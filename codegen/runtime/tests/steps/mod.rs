@@ -52,6 +52,7 @@ impl Builder {
             program,
             outputs: vec![],
             layout: None,
+            library: None,
         };
         Self { step }
     }
@@ -86,6 +87,7 @@ impl Builder {
             backward: false,
             time_ns: 0,
             workspace_bytes: 0,
+            kernel: None,
         });
         let slots: Vec<u32> = outs.iter().map(|_| self.slot()).collect();
         self.step.program.instrs.push(Instr::Run(Run {

@@ -124,6 +124,7 @@ fn monolith(recording: &Recording) -> Step {
             backward: false,
             time_ns: 0,
             workspace_bytes: 0,
+            kernel: None,
         }],
         program: Program {
             slots: inputs + slots.len() as u32,
@@ -132,6 +133,7 @@ fn monolith(recording: &Recording) -> Step {
             outputs: slots,
         },
         outputs: recording.results.iter().map(result).collect(),
+        library: None,
     }
 }
 

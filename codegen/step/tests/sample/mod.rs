@@ -24,6 +24,7 @@ pub fn node(name: &str, op: &str, inputs: u32, more: Vec<ArgValue>, bytes: u64) 
         backward: false,
         time_ns: 1000,
         workspace_bytes: 0,
+        kernel: None,
     }
 }
 
@@ -96,6 +97,7 @@ pub fn block() -> Step {
         },
         outputs: vec![Output { role: OutputRole::Output, name: "0".into() }],
         layout: None,
+        library: None,
     }
 }
 

@@ -1,0 +1,110 @@
+"""Calls generated kernels and ATen on the same tensors, and compares every element.
+
+    python against_aten.py FOLDER     # with kernels.so and cases.json, as tests/against_aten.rs writes them
+
+Floats are equal when their bits are, or when both are NaN (its sign and payload are not specified); a kernel with a stated
+distance may be off by so many units in the last place. Inputs hold zeros of both signs, infinities, NaN and subnormal numbers.
+"""
+
+import ctypes
+import json
+import pathlib
+import sys
+
+import torch
+
+ELEMENTS = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i1": torch.bool}
+INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
+SPECIAL = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40, -1e-40, 1.0, 65504.0, -1e30]
+
+
+def tensor(spec: dict, generator: torch.Generator) -> torch.Tensor:
+    """A tensor of this layout, a third of it special values."""
+    dtype, shape, strides = ELEMENTS[spec["element"]], spec["shape"], spec["strides"]
+    span = 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
+    if dtype == torch.bool:
+        storage = torch.rand(span, generator=generator) < 0.5
+    else:
+        storage = torch.randn(span, generator=generator, dtype=torch.float64) * 2
+        special = torch.tensor(SPECIAL, dtype=torch.float64)
+        drawn = special[torch.randint(len(SPECIAL), (span,), generator=generator)]
+        storage = torch.where(torch.rand(span, generator=generator) < 0.33, drawn, storage).to(dtype)
+    return storage.as_strided(shape, strides)
+
+
+def number(text: str) -> int | float:
+    """A number as the IR spells it."""
+    return float(text) if "." in text else int(text)
+
+
+def expected(case: dict, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """What ATen computes, call by call."""
+    results: list[torch.Tensor] = []
+    for call in case["calls"]:
+        name, overload = call["operator"].split(".")
+        operator = getattr(getattr(torch.ops.aten, name), overload)
+        values = [inputs[value["x"]] if "x" in value else results[value["r"]] for value in call["values"]]
+        numbers = [number(text) for text in call["numbers"]]
+        if name in ("add", "sub") and overload == "Tensor":
+            results.append(operator(*values, alpha=numbers[0]))
+        else:
+            results.append(operator(*values, *numbers))
+    return results[-1]
+
+
+def launched(case: dict, library: ctypes.CDLL, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """What the kernel computes, in two parts as two threads would."""
+    result = torch.full(case["result"]["shape"], 1, dtype=ELEMENTS[case["result"]["element"]])
+    tensors = [result if buffer == "result" else inputs[buffer["x"]] for buffer in case["buffers"]]
+    buffers = (ctypes.c_void_p * len(tensors))(*[one.data_ptr() for one in tensors])
+    kernel, rows = library[case["symbol"]], case["rows"]
+    kernel.argtypes, kernel.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64], None
+    kernel(buffers, 0, rows // 2)
+    kernel(buffers, rows // 2, rows)
+    return result
+
+
+def ordered(values: torch.Tensor) -> torch.Tensor:
+    """Floats as integers in the same order, neighbours one apart, both zeros 0."""
+    bits = values.contiguous().view(INTEGERS[values.dtype]).to(torch.int64)
+    return torch.where(bits < 0, torch.iinfo(INTEGERS[values.dtype]).min - bits, bits)
+
+
+def difference(ours: torch.Tensor, theirs: torch.Tensor, ulps: int) -> str:
+    """Empty when equal, else the first element that is not."""
+    if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+        return f"{ours.dtype}{list(ours.shape)} instead of {theirs.dtype}{list(theirs.shape)}"
+    theirs = theirs.contiguous()
+    if ours.dtype == torch.bool:
+        wrong = ours.view(torch.uint8) != theirs.view(torch.uint8)
+    else:
+        integers = INTEGERS[ours.dtype]
+        wrong = ours.view(integers) != theirs.view(integers)
+        if ulps:
+            wrong &= (ordered(ours) - ordered(theirs)).abs() > ulps
+        wrong &= ~(ours.isnan() & theirs.isnan())
+    if not wrong.any():
+        return ""
+    at = tuple(wrong.nonzero()[0].tolist())
+    return f"{int(wrong.sum())} of {wrong.numel()} differ, first at {at}: {ours[at].item()!r}, ATen {theirs[at].item()!r}"
+
+
+def main() -> None:
+    folder = pathlib.Path(sys.argv[1])
+    library = ctypes.CDLL(str(folder / "kernels.so"))
+    cases = json.loads((folder / "cases.json").read_text())
+    generator = torch.Generator().manual_seed(0)
+    wrong = 0
+    for case in cases:
+        inputs = [tensor(spec, generator) for spec in case["inputs"]]
+        found = difference(launched(case, library, inputs), expected(case, inputs), case["ulps"])
+        if found:
+            wrong += 1
+            calls = ", ".join(f"{call['operator']}{call['numbers'] or ''}" for call in case["calls"])
+            print(f"{case['symbol']} {calls} on {case['result']['element']}{case['result']['shape']}: {found}")
+    print(f"{len(cases)} kernels, {wrong} wrong")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

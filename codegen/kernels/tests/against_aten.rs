@@ -1,0 +1,268 @@
+//! Kernels against ATen on random shapes, strides and element types: Rust makes the nodes and their machine code, Python calls
+//! both (`against_aten.py`), and every element must be equal or within the stated distance.
+//!
+//! The seed is fixed, so a failure is the same everywhere.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rand::seq::IndexedRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use rk_dialect::pointwise::Elementwise;
+use rk_dialect::{Context, ops};
+use rk_kernels::cpu::{Request, library};
+use rk_kernels::{Buffer, Signature};
+use serde_json::{Value as Json, json};
+
+/// Operators with their tensor operands (`x` of the case's type, `m` a boolean mask) and what follows them, the types on which they
+/// are pointwise, and the type of the result.
+const OPERATORS: [(&str, &str, &str, &str, &str); 32] = [
+    ("add.Tensor", "xx", "1", ALL, "x"),
+    ("add.Tensor", "xx", "0.3", WIDE, "x"),
+    ("add.Tensor", "xx", "-2", WIDE, "x"),
+    ("add.Scalar", "x", "2.5, 1", ALL, "x"),
+    ("sub.Tensor", "xx", "1", ALL, "x"),
+    ("sub.Tensor", "xx", "0.7", WIDE, "x"),
+    ("rsub.Scalar", "x", "1.1, 1", WIDE, "x"),
+    ("mul.Tensor", "xx", "", ALL, "x"),
+    ("mul.Scalar", "x", "0.1", ALL, "x"),
+    ("mul.Tensor", "xm", "", WIDE, "x"),
+    ("div.Tensor", "xx", "", ALL, "x"),
+    ("div.Scalar", "x", "0.9", ALL, "x"),
+    ("neg.default", "x", "", ALL, "x"),
+    ("abs.default", "x", "", ALL, "x"),
+    ("reciprocal.default", "x", "", WIDE, "x"),
+    ("rsqrt.default", "x", "", WIDE, "x"),
+    ("pow.Tensor_Scalar", "x", "2", WIDE, "x"),
+    ("pow.Tensor_Scalar", "x", "3.0", WIDE, "x"),
+    ("relu.default", "x", "", ALL, "x"),
+    ("threshold_backward.default", "xx", "0", ALL, "x"),
+    ("where.self", "mxx", "", ALL, "x"),
+    ("masked_fill.Scalar", "xm", "-3.5", ALL, "x"),
+    ("lt.Tensor", "xx", "", ALL, "m"),
+    ("ne.Scalar", "x", "0", WIDE, "m"),
+    ("ge.Scalar", "x", "0.5", WIDE, "m"),
+    ("logical_not.default", "m", "", "f32", "m"),
+    ("bitwise_and.Tensor", "mm", "", "f32", "m"),
+    ("sigmoid_backward.default", "xx", "", WIDE, "x"),
+    ("sqrt.default", "x", "", WIDE, "x"),
+    ("exp.default", "x", "", WIDE, "x"),
+    ("tanh.default", "x", "", WIDE, "x"),
+    ("sigmoid.default", "x", "", WIDE, "x"),
+];
+const ALL: &str = "f32 f64 bf16 f16";
+const WIDE: &str = "f32 f64";
+
+/// Zero-size, one element, and enough for several vectors and a tail.
+const SHAPES: [&[i64]; 9] =
+    [&[], &[1], &[0], &[7], &[5, 3], &[2, 3, 37], &[3, 0, 2], &[64, 65], &[4, 1, 9, 16]];
+
+/// A tensor type with its layout, as the IR and as Python needs it.
+struct Tensor {
+    element: &'static str,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+}
+
+impl Tensor {
+    fn dense(element: &'static str, shape: &[i64]) -> Self {
+        Self { element, shape: shape.to_vec(), strides: rk_dialect::types::row_major(shape) }
+    }
+
+    /// Of a shape that broadcasts to `shape`, in some order of dimensions, perhaps with gaps.
+    fn random(rng: &mut ChaCha8Rng, element: &'static str, shape: &[i64]) -> Self {
+        let cut = if rng.random_bool(0.2) { rng.random_range(0..=shape.len()) } else { 0 };
+        let mut shape = shape[cut..].to_vec();
+        shape.iter_mut().for_each(|size| {
+            if rng.random_bool(0.15) {
+                *size = 1.min(*size);
+            }
+        });
+        let mut order: Vec<usize> = (0..shape.len()).collect();
+        if rng.random_bool(0.3) {
+            order.reverse();
+        }
+        let mut next = if rng.random_bool(0.2) { 2 } else { 1 };
+        let mut strides = vec![0; shape.len()];
+        for &dim in order.iter().rev() {
+            strides[dim] = next;
+            next *= shape[dim].max(1);
+        }
+        Self { element, shape, strides }
+    }
+
+    fn ty(&self) -> String {
+        let sizes: String = self.shape.iter().map(|size| format!("{size}x")).collect();
+        if self.strides == rk_dialect::types::row_major(&self.shape) {
+            return format!("tensor<{sizes}{}>", self.element);
+        }
+        format!("tensor<{sizes}{}, #rk.strided<{:?}>>", self.element, self.strides)
+    }
+
+    fn json(&self) -> Json {
+        json!({"element": self.element, "shape": self.shape, "strides": self.strides})
+    }
+}
+
+/// A node under construction, and the same for Python.
+struct Case {
+    inputs: Vec<Tensor>,
+    body: String,
+    calls: Vec<Json>,
+    result: Tensor,
+}
+
+impl Case {
+    fn new(rng: &mut ChaCha8Rng, element: &'static str, shape: &[i64], operators: &[usize]) -> Self {
+        let mut case = Self {
+            inputs: vec![],
+            body: String::new(),
+            calls: vec![],
+            result: Tensor::dense(element, shape),
+        };
+        for (number, &operator) in operators.iter().enumerate() {
+            let (name, operands, tail, _, kind) = OPERATORS[operator];
+            let (mut names, mut types, mut values) = (vec![], vec![], vec![]);
+            for (position, kind) in operands.chars().enumerate() {
+                // The chain goes on through the first operand of the case's type.
+                if number > 0 && kind == 'x' && operands.find('x') == Some(position) {
+                    names.push(format!("%r{}", number - 1));
+                    types.push(case.result.ty());
+                    values.push(json!({"r": number - 1}));
+                    continue;
+                }
+                let of = if kind == 'm' { "i1" } else { element };
+                // One operand at least has the full shape, else the result would be smaller.
+                let tensor =
+                    if position == 0 { Tensor::dense(of, shape) } else { Tensor::random(rng, of, shape) };
+                let tensor = match position {
+                    0 if rng.random_bool(0.3) => {
+                        Tensor { shape: shape.to_vec(), strides: transposed(shape), ..tensor }
+                    }
+                    _ => tensor,
+                };
+                names.push(format!("%x{}", case.inputs.len()));
+                types.push(tensor.ty());
+                values.push(json!({"x": case.inputs.len()}));
+                case.inputs.push(tensor);
+            }
+            let numbers: Vec<&str> = tail.split(", ").filter(|number| !number.is_empty()).collect();
+            names.extend(numbers.iter().map(|number| (*number).to_owned()));
+            let result = Tensor::dense(if kind == "m" { "i1" } else { element }, shape);
+            let _ = writeln!(
+                case.body,
+                "%r{number} = rk.aten \"aten.{name}\"({}) : ({}) -> {}",
+                names.join(", "),
+                types.join(", "),
+                result.ty()
+            );
+            case.calls.push(json!({"operator": name, "values": values, "numbers": numbers}));
+            case.result = result;
+        }
+        case
+    }
+
+    fn node(&self, number: usize) -> String {
+        let inputs: Vec<String> =
+            self.inputs.iter().enumerate().map(|(index, one)| format!("%x{index}: {}", one.ty())).collect();
+        format!(
+            "rk.node @n{number} {{ ^bb0({}): {} rk.yield %r{} : {} }}\n",
+            inputs.join(", "),
+            self.body,
+            self.calls.len() - 1,
+            self.result.ty()
+        )
+    }
+}
+
+/// Strides of the reversed order of dimensions.
+fn transposed(shape: &[i64]) -> Vec<i64> {
+    let reversed: Vec<i64> = shape.iter().rev().copied().collect();
+    rk_dialect::types::row_major(&reversed).into_iter().rev().collect()
+}
+
+fn cases() -> Vec<Case> {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let mut cases = Vec::new();
+    for (operator, (_, _, _, elements, _)) in OPERATORS.iter().enumerate() {
+        for element in elements.split(' ') {
+            let shape = SHAPES.choose(&mut rng).expect("not empty");
+            cases.push(Case::new(&mut rng, element, shape, &[operator]));
+            cases.push(Case::new(&mut rng, element, &[64, 65], &[operator]));
+        }
+    }
+    // Chains of exact operators that yield the case's type.
+    let links = |element: &str| -> Vec<usize> {
+        (0..OPERATORS.len() - 4)
+            .filter(|&index| {
+                OPERATORS[index].3.contains(element)
+                    && OPERATORS[index].4 == "x"
+                    && OPERATORS[index].1.contains('x')
+            })
+            .collect()
+    };
+    for element in ["f32", "f64", "bf16", "f16"] {
+        for _ in 0..12 {
+            let shape = SHAPES.choose(&mut rng).expect("not empty");
+            let length = rng.random_range(2..=4);
+            let chain: Vec<usize> =
+                (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
+            cases.push(Case::new(&mut rng, element, shape, &chain));
+        }
+    }
+    cases
+}
+
+/// The interpreter of the environment that torch is in.
+fn python() -> Option<PathBuf> {
+    let libtorch = std::env::var("LIBTORCH").ok()?;
+    let found = Path::new(&libtorch).canonicalize().ok()?;
+    let python = found.ancestors().nth(4)?.join("bin/python");
+    python.exists().then_some(python)
+}
+
+#[test]
+fn every_kernel_gives_atens_elements() {
+    let Some(python) = python() else {
+        eprintln!("skipped: no Python with torch beside LIBTORCH");
+        return;
+    };
+    let cases = cases();
+    let text: String = cases.iter().enumerate().map(|(number, case)| case.node(number)).collect();
+    let context = Context::new();
+    let module = context.parse(&text, "cases.mlir").unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let bodies: Vec<Elementwise> = (ops::nodes(module.op()).into_iter())
+        .map(|node| Elementwise::of(node).unwrap_or_else(|reason| panic!("{reason}\n{}", node.op())))
+        .collect();
+    let requests: Vec<Request<'_>> = (bodies.iter().enumerate())
+        .map(|(number, body)| Request { symbol: format!("n{number}"), body, overwrites: None })
+        .collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("kernels.so"), library(&requests).expect("a library"))
+        .expect("written");
+    let described = cases.iter().zip(&bodies).enumerate().map(|(number, (case, body))| {
+        let signature = Signature::of(body, None);
+        let buffer = |buffer: &Buffer| match buffer {
+            Buffer::Input(index) => json!({"x": index}),
+            Buffer::Output(_) => json!("result"),
+        };
+        json!({
+            "symbol": format!("n{number}"),
+            "inputs": case.inputs.iter().map(Tensor::json).collect::<Vec<_>>(),
+            "calls": case.calls,
+            "result": case.result.json(),
+            "buffers": signature.buffers.iter().map(buffer).collect::<Vec<_>>(),
+            "rows": signature.rows,
+            "ulps": body.ulps(),
+        })
+    });
+    let described: Vec<Json> = described.collect();
+    std::fs::write(folder.path().join("cases.json"), json!(described).to_string()).expect("written");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/against_aten.py");
+    let run = Command::new(python).arg(script).arg(folder.path()).output().expect("Python runs");
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
+    assert!(said.contains(&format!("{} kernels", cases.len())), "every case was compared: {said}");
+}

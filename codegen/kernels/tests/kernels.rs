@@ -1,0 +1,185 @@
+//! Kernels without torch: what the machine code computes against the same formulas in Rust, and PTX through `ptxas`.
+
+use std::ffi::c_void;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rk_dialect::pointwise::Elementwise;
+use rk_dialect::{Context, ops};
+use rk_kernels::cpu::{Request, library};
+use rk_kernels::cuda::{Chip, ptx};
+use rk_kernels::{Buffer, Signature};
+
+type Kernel = unsafe extern "C" fn(*const *mut c_void, i64, i64);
+
+fn bodies(text: &str) -> Vec<Elementwise> {
+    let context = Context::new();
+    let module = context.parse(text, "test.mlir").expect("the module parses");
+    ops::nodes(module.op()).into_iter().map(|node| Elementwise::of(node).expect("pointwise")).collect()
+}
+
+/// A library in memory with kernels `k0`, `k1`, ...
+fn loaded(bodies: &[(&Elementwise, Option<usize>)]) -> libloading::Library {
+    let requests: Vec<Request<'_>> = (bodies.iter().enumerate())
+        .map(|(index, (body, overwrites))| Request {
+            symbol: format!("k{index}"),
+            body,
+            overwrites: *overwrites,
+        })
+        .collect();
+    let bytes = library(&requests).expect("a library");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("k.so");
+    std::fs::write(&path, bytes).expect("written");
+    // SAFETY: the code has no initializers.
+    unsafe { libloading::Library::new(path) }.expect("it loads without MLIR or LLVM")
+}
+
+/// Runs a kernel in two parts, as two threads would.
+fn run(library: &libloading::Library, symbol: &str, signature: &Signature, buffers: &[*mut c_void]) {
+    // SAFETY: the buffers are those of the signature.
+    unsafe {
+        let kernel = library.get::<Kernel>(symbol.as_bytes()).expect("the symbol is exported");
+        let half = signature.rows / 2;
+        kernel(buffers.as_ptr(), 0, half);
+        kernel(buffers.as_ptr(), half, signature.rows);
+    }
+}
+
+const CHAIN: &str = r#"rk.node @chain overwrites(0) { ^bb0(%x: tensor<37x19xf32>, %b: tensor<19xf32>):
+  %s = rk.aten "aten.add_.Tensor"(%x, %b, 1) writes(0) aliases(0) : (tensor<37x19xf32>, tensor<19xf32>) -> tensor<37x19xf32>
+  %m = rk.aten "aten.mul_.Tensor"(%s, 0.1) writes(0) aliases(0) : (tensor<37x19xf32>) -> tensor<37x19xf32>
+  %r = rk.aten "aten.relu_.default"(%m) writes(0) aliases(0) : (tensor<37x19xf32>) -> tensor<37x19xf32>
+  rk.yield %x : tensor<37x19xf32> }"#;
+
+#[test]
+fn a_chain_computes_in_place_and_aside() {
+    let body = &bodies(CHAIN)[0];
+    let library = loaded(&[(body, None), (body, Some(0))]);
+    let mut x: Vec<f32> = (0..37 * 19).map(|i| (i as f32 - 300.0) * 0.7).collect();
+    x[5] = f32::NAN;
+    x[6] = f32::NEG_INFINITY;
+    let mut b: Vec<f32> = (0..19).map(|i| i as f32 * 0.3).collect();
+    let expected: Vec<u32> = (0..37 * 19)
+        .map(|i| (x[i] + b[i % 19]) * 0.1)
+        .map(|y| if y < 0.0 { 0.0 } else { y }.to_bits())
+        .collect();
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let mut aside = vec![7.0f32; x.len()];
+    let signature = Signature::of(body, None);
+    assert_eq!(signature.buffers, [Buffer::Input(0), Buffer::Input(1), Buffer::Output(0)]);
+    let addresses = [x.as_mut_ptr().cast(), b.as_mut_ptr().cast(), aside.as_mut_ptr().cast()];
+    run(&library, "k0", &signature, &addresses);
+    assert_eq!(bits(&aside), expected);
+    let signature = Signature::of(body, Some(0));
+    assert_eq!(signature.buffers, [Buffer::Output(0), Buffer::Input(1)]);
+    run(&library, "k1", &signature, &[x.as_mut_ptr().cast(), b.as_mut_ptr().cast()]);
+    assert_eq!(bits(&x), expected);
+}
+
+#[test]
+fn the_same_node_gives_the_same_bytes() {
+    let body = &bodies(CHAIN)[0];
+    let request = || Request { symbol: "k".into(), body, overwrites: None };
+    assert_eq!(library(&[request()]).expect("a library"), library(&[request()]).expect("a library"));
+}
+
+/// Every formula, layout and element type of the table, in nodes that PTX is made of.
+fn test_set() -> Vec<Elementwise> {
+    let mut text = CHAIN.to_owned();
+    let mut add = |types: &str, body: &str| {
+        let number = text.matches("rk.node").count();
+        text.push_str(&format!("\nrk.node @n{number} {{ ^bb0({types}): {body} }}"));
+    };
+    for ty in ["f32", "f64", "bf16", "f16"] {
+        let t = format!("tensor<33x65x{ty}>");
+        for (call, operands) in [
+            ("add.Tensor\"(%x, %y, 1)", 2),
+            ("mul.Tensor\"(%x, %y)", 2),
+            ("div.Tensor\"(%x, %y)", 2),
+            ("neg.default\"(%x)", 1),
+            ("relu.default\"(%x)", 1),
+            ("threshold_backward.default\"(%x, %y, 0)", 2),
+        ] {
+            let types = vec![t.as_str(); operands].join(", ");
+            let body = format!("%r = rk.aten \"aten.{call} : ({types}) -> {t} rk.yield %r : {t}");
+            add(&format!("%x: {t}, %y: {t}"), &body);
+        }
+        let wide = "tensor<33x65xf32>";
+        let body = format!(
+            "%r = rk.aten \"aten._to_copy.default\"(%x, 6) : ({t}) -> {wide}
+             %m = rk.aten \"aten.mul.Tensor\"(%r, %y) : ({wide}, tensor<65xf32>) -> {wide} rk.yield %m : {wide}"
+        );
+        add(&format!("%x: {t}, %y: tensor<65xf32>"), &body);
+    }
+    add(
+        "%x: tensor<16x16xf32>",
+        r#"%t = rk.aten "aten.t.default"(%x) aliases(0) : (tensor<16x16xf32>) -> tensor<16x16xf32, #rk.strided<[1, 16]>>
+           %s = rk.aten "aten.select.int"(%x, 0, 3) aliases(0) : (tensor<16x16xf32>) -> tensor<16xf32>
+           %a = rk.aten "aten.add.Tensor"(%x, %t, 1) : (tensor<16x16xf32>, tensor<16x16xf32, #rk.strided<[1, 16]>>) -> tensor<16x16xf32>
+           %r = rk.aten "aten.mul.Tensor"(%a, %s) : (tensor<16x16xf32>, tensor<16xf32>) -> tensor<16x16xf32> rk.yield %r : tensor<16x16xf32>"#,
+    );
+    let t = "tensor<4x6x10x3xf32>";
+    let s = "tensor<4x6x10x3xf32, #rk.strided<[180, 1, 18, 6]>>";
+    add(
+        &format!("%x: {s}, %y: tensor<6x1x1xf32>, %m: tensor<4x6x10x3xi1>"),
+        &format!(
+            "%a = rk.aten \"aten.add.Tensor\"(%x, %y, 0.3) : ({s}, tensor<6x1x1xf32>) -> {t}
+             %w = rk.aten \"aten.masked_fill.Scalar\"(%a, %m, -inf) : ({t}, tensor<4x6x10x3xi1>) -> {t}
+             %e = rk.aten \"aten.exp.default\"(%w) : ({t}) -> {t}
+             %q = rk.aten \"aten.tanh.default\"(%e) : ({t}) -> {t} rk.yield %q : {t}"
+        )
+        .replace("-inf", "-1.0e30"),
+    );
+    bodies(&text)
+}
+
+/// ptxas and libdevice of the triton wheel that torch brings.
+fn nvidia() -> Option<PathBuf> {
+    let libtorch = std::env::var("LIBTORCH").map(PathBuf::from).ok();
+    let beside =
+        libtorch.and_then(|path| path.canonicalize().ok()).and_then(|path| path.parent().map(PathBuf::from));
+    let found =
+        beside.map(|site| site.join("triton/backends/nvidia")).filter(|path| path.join("bin/ptxas").exists());
+    if found.is_none() {
+        eprintln!("skipped: no ptxas beside torch (LIBTORCH)");
+    }
+    found
+}
+
+#[test]
+fn every_kernel_assembles_for_both_chips() {
+    let Some(nvidia) = nvidia() else { return };
+    let libdevice = nvidia.join("lib/libdevice.10.bc");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (index, body) in test_set().iter().enumerate() {
+        for chip in [Chip::Sm80, Chip::Sm90] {
+            let made = ptx(body, None, &format!("k{index}"), chip, Some(&libdevice)).expect("PTX");
+            let signature = Signature::of(body, None);
+            let given = |buffer: usize| made.parameters.contains(&buffer);
+            assert!((0..signature.buffers.len()).all(given), "every buffer is a parameter\n{}", made.text);
+            let threads: i64 = made.grid.iter().chain(&made.block).product();
+            assert!(threads >= body.elements(), "{:?} {:?} for {:?}", made.grid, made.block, body.shape);
+            assert_eq!(made.block, [256, 1, 1], "neighbouring threads, neighbouring elements");
+            let path = folder.path().join("k.ptx");
+            std::fs::write(&path, &made.text).expect("written");
+            let run = Command::new(nvidia.join("bin/ptxas"))
+                .args(["--gpu-name", chip.name(), "-o", "/dev/null"])
+                .arg(&path)
+                .output()
+                .expect("ptxas runs");
+            assert!(run.status.success(), "{}\n{}", String::from_utf8_lossy(&run.stderr), made.text);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_contracted_in_ptx() {
+    let text = CHAIN.replace("mul_.Tensor\"(%s, 0.1)", "mul_.Tensor\"(%s, %b)").replace(
+        "(0) : (tensor<37x19xf32>) -> tensor<37x19xf32>\n  %r",
+        "(0) : (tensor<37x19xf32>, tensor<19xf32>) -> tensor<37x19xf32>\n  %r",
+    );
+    let made = ptx(&bodies(&text)[0], None, "k", Chip::Sm90, None).expect("PTX");
+    assert!(made.text.contains("add.rn.f32") && made.text.contains("mul.rn.f32"), "{}", made.text);
+    assert!(!made.text.contains("fma"), "{}", made.text);
+}

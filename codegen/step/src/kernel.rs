@@ -1,0 +1,133 @@
+//! Generated kernels in a step file: machine code, and how a node is launched with it.
+//!
+//! The code is a shared object as `rk-kernels` makes it, in hexadecimal. A node with a kernel still has its ATen calls: both
+//! compute the same bits, and `rk-run --kernels off` uses the calls. Its planned workspace is that of the kernel, which has no
+//! intermediates.
+//!
+//! Not here: loading and calling (see `rk-runtime`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Invalid;
+use crate::model::{Node, Step, TensorSpec};
+
+/// The machine code of all kernels of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Library {
+    /// The least CPU that can run it, as LLVM and gcc name it: `x86-64-v3`.
+    pub level: String,
+    /// A shared object, in hexadecimal.
+    pub elf: String,
+}
+
+impl Library {
+    /// The bytes of the shared object; what is no hexadecimal digit counts as 0 ([`validate`] refuses it).
+    pub fn bytes(&self) -> Vec<u8> {
+        let digit = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
+        self.elf.as_bytes().chunks_exact(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect()
+    }
+}
+
+/// How a node runs as one kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// Makes all outputs afresh.
+    pub aside: Launch,
+    /// Writes output 0 to the storage of the input that the node overwrites; for nodes that overwrite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<Launch>,
+    /// The layouts that the code was made for.
+    pub inputs: Vec<TensorSpec>,
+    /// Of the outputs.
+    pub outputs: Vec<TensorSpec>,
+    /// Rows of the outermost dimension, which may be divided among threads.
+    pub rows: u64,
+    /// Elements of one row.
+    pub row_elements: u64,
+}
+
+/// One function of the library.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Launch {
+    /// `void symbol(void *const *buffers, int64_t begin, int64_t end)`.
+    pub symbol: String,
+    /// Whose addresses it takes, in order.
+    pub buffers: Vec<Buffer>,
+}
+
+/// A tensor of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Buffer {
+    /// An input.
+    Input(u32),
+    /// An output.
+    Output(u32),
+}
+
+impl Step {
+    /// The same step without generated kernels: every node runs its ATen calls. Addresses go, too: they were planned for the
+    /// kernels, which have no intermediates.
+    pub fn without_kernels(&self) -> Step {
+        let mut step = self.clone();
+        if step.library.take().is_some() {
+            step.layout = None;
+        }
+        step.nodes.iter_mut().for_each(|node| node.kernel = None);
+        step
+    }
+}
+
+/// Checks the library and the kernel of every node.
+pub(crate) fn validate(step: &Step) -> Result<(), Invalid> {
+    let at = |place: &str, message: String| Err(Invalid { place: place.to_owned(), message });
+    if let Some(library) = &step.library {
+        let digits =
+            library.elf.len().is_multiple_of(2) && library.elf.bytes().all(|b| b.is_ascii_hexdigit());
+        if !digits || !library.elf.starts_with("7f454c46") {
+            return at("library", "is no shared object in hexadecimal".into());
+        }
+    }
+    for (index, node) in step.nodes.iter().enumerate() {
+        let Some(kernel) = &node.kernel else { continue };
+        let place = format!("nodes[{index}] {:?}: kernel", node.name);
+        if let Err(message) = kernel_of(step, node, kernel) {
+            return at(&place, message);
+        }
+    }
+    Ok(())
+}
+
+fn kernel_of(step: &Step, node: &Node, kernel: &Kernel) -> Result<(), String> {
+    if step.library.is_none() {
+        return Err("the step has no library".into());
+    }
+    if kernel.inputs.len() != node.inputs as usize || kernel.outputs.len() != node.outputs.len() {
+        return Err("has other inputs or outputs than the node".into());
+    }
+    let rows = kernel.rows.checked_mul(kernel.row_elements).filter(|&elements| elements <= i64::MAX as u64);
+    if rows.is_none() {
+        return Err("has too many rows".into());
+    }
+    if node.random || node.once || kernel.in_place.is_some() != node.overwrites.is_some() {
+        return Err("does not fit what the node overwrites or draws".into());
+    }
+    for launch in std::iter::once(&kernel.aside).chain(&kernel.in_place) {
+        if launch.symbol.is_empty() || launch.symbol.contains('\0') {
+            return Err("has no symbol".into());
+        }
+        for buffer in &launch.buffers {
+            let known = match buffer {
+                Buffer::Input(index) => (*index as usize) < kernel.inputs.len(),
+                Buffer::Output(index) => (*index as usize) < kernel.outputs.len(),
+            };
+            if !known {
+                return Err(format!("launches {:?} with {buffer:?}, which the node has not", launch.symbol));
+            }
+        }
+    }
+    Ok(())
+}

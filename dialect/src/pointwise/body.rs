@@ -1,0 +1,256 @@
+//! A node whose body is pointwise, as one scalar program over one iteration space.
+//!
+//! Views of inputs become strides. A view of an intermediate that keeps its row-major order is a renaming if everything is
+//! row-major: then the space is one line of elements. An operator that writes in place gives its operand a new meaning.
+
+use std::collections::HashMap;
+
+use super::layout::{self, Layout};
+use super::{Element, Formula, Operand, Pointwise, Read, Write};
+use crate::ops::{AtenOp, NodeOp};
+use crate::raw::Value;
+use crate::types::Tensor;
+
+/// Where a step finds an argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    /// The read of this number.
+    Read(usize),
+    /// The result of an earlier step.
+    Step(usize),
+    /// A number.
+    Number(f64),
+}
+
+/// One call: `formula` of the arguments, converted to `common` before and rounded to `element` afterwards.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// The scalar function.
+    pub formula: Formula,
+    /// Its arguments.
+    pub args: Vec<Source>,
+    /// To what numeric arguments are converted.
+    pub common: Element,
+    /// Element type of the result.
+    pub element: Element,
+}
+
+/// A pointwise body: for every index of `shape`, the steps in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elementwise {
+    /// The iteration space, from the outermost dimension; at least one. Neighbours that could be one are one.
+    pub shape: Vec<i64>,
+    /// What is loaded.
+    pub reads: Vec<Read>,
+    /// What is computed.
+    pub steps: Vec<Step>,
+    /// What is stored: one entry per output of the node.
+    pub writes: Vec<Write>,
+}
+
+/// The first name of a storage that operators have written to in place: what `%y = relu_(%x)` gives is `%x`.
+pub fn storage(value: Value<'_>) -> Value<'_> {
+    let mut name = value;
+    while let Some((op, 0)) = name.producer()
+        && let Some(call) = AtenOp::of(op).filter(|call| call.writes() == [0])
+        && let Some(older) = call.op().operand(0)
+    {
+        name = older;
+    }
+    name
+}
+
+/// What a value of the body is.
+#[derive(Clone, Debug)]
+enum Meaning {
+    /// A view of an input.
+    Input(Layout),
+    /// The result of a step, with this shape.
+    Step(usize, Vec<i64>),
+    /// Fresh storage that nobody has written yet.
+    Empty,
+}
+
+impl Elementwise {
+    /// Reads the body of a node.
+    ///
+    /// # Errors
+    /// Why it is not one pointwise kernel, for people: the operator, or the layout.
+    pub fn of(node: NodeOp<'_>) -> Result<Self, String> {
+        let mut reader = Reader::default();
+        let body = node.body().ok_or("it has no body")?;
+        for (input, value) in body.arguments().into_iter().enumerate() {
+            if let Some(tensor) = Tensor::of(value.ty())
+                && let Some(element) = Element::of(tensor.element)
+            {
+                let Tensor { shape, strides, .. } = tensor;
+                let layout = Layout { input, offset: 0, shape, strides, element };
+                reader.meanings.insert(value, Meaning::Input(layout));
+            }
+        }
+        if node.is_random() || node.is_once() {
+            return Err("it has a side effect".into());
+        }
+        for call in node.calls() {
+            reader.call(call)?;
+        }
+        reader.end(&node.yielded(), node.overwrites())
+    }
+
+    /// The largest distance from ATen's result in units in the last place of one step; 0 is bit-equal.
+    pub fn ulps(&self) -> u32 {
+        self.steps.iter().map(|step| step.formula.ulps()).max().unwrap_or(0)
+    }
+
+    /// Number of elements of the iteration space.
+    pub fn elements(&self) -> i64 {
+        self.shape.iter().product()
+    }
+}
+
+#[derive(Default)]
+struct Reader<'c> {
+    meanings: HashMap<Value<'c>, Meaning>,
+    reads: Vec<Read>,
+    /// The shape in which a read or a step was made.
+    read_in: Vec<Vec<i64>>,
+    steps: Vec<Step>,
+    step_in: Vec<Vec<i64>>,
+}
+
+impl<'c> Reader<'c> {
+    fn call(&mut self, call: AtenOp<'c>) -> Result<(), String> {
+        let operator = call.operator();
+        if call.is_view() {
+            return self.view(call);
+        }
+        if operator.starts_with("aten.empty") {
+            self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Empty)));
+            return Ok(());
+        }
+        let pointwise =
+            Pointwise::of(call).ok_or_else(|| format!("'{operator}' is not pointwise on these types"))?;
+        let result = call.op().result(0).and_then(|value| Tensor::of(value.ty())).ok_or("no tensor")?;
+        let mut args = Vec::new();
+        for operand in &pointwise.operands {
+            args.push(match operand {
+                Operand::Number(number) => Source::Number(*number),
+                Operand::Value(value) => self.source(*value, &result.shape, operator)?,
+            });
+        }
+        let step = self.steps.len();
+        self.steps.push(Step {
+            formula: pointwise.formula,
+            args,
+            common: pointwise.common,
+            element: pointwise.element,
+        });
+        self.step_in.push(result.shape.clone());
+        let meaning = Meaning::Step(step, result.shape);
+        if pointwise.in_place
+            && let Some(operand) = call.op().operand(0)
+        {
+            let whole = storage(operand)
+                .producer()
+                .is_none_or(|(op, _)| AtenOp::of(op).is_some_and(|op| !op.is_view()));
+            let viewed = operand.uses().into_iter().filter_map(|one| AtenOp::of(one.op));
+            if !whole || viewed.filter(|user| user.op() != call.op()).any(AtenOp::is_view) {
+                return Err(format!("'{operator}' writes to storage that has views"));
+            }
+            // Whoever has the same storage under another name sees the new content.
+            self.meanings.insert(storage(operand), meaning);
+        } else {
+            self.meanings.extend(call.op().results().into_iter().map(|value| (value, meaning.clone())));
+        }
+        Ok(())
+    }
+
+    fn view(&mut self, call: AtenOp<'c>) -> Result<(), String> {
+        let operator = call.operator();
+        let base = call.op().operand(0).and_then(|value| self.meanings.get(&storage(value))).cloned();
+        let result = call.op().result(0).filter(|_| call.op().result_count() == 1);
+        let (Some(base), Some(result)) = (base, result) else {
+            return Err(format!("'{operator}' makes a view that is not followed"));
+        };
+        let tensor = Tensor::of(result.ty()).ok_or("no tensor")?;
+        let meaning = match base {
+            Meaning::Input(layout) => layout.viewed(call, &tensor).map(Meaning::Input),
+            Meaning::Step(step, _) => (call.operator_parts())
+                .filter(|(_, name, _)| layout::is_reshape(name))
+                .map(|_| Meaning::Step(step, tensor.shape)),
+            Meaning::Empty => None,
+        };
+        let meaning = meaning.ok_or_else(|| format!("'{operator}' makes a view that is not followed"))?;
+        self.meanings.insert(result, meaning);
+        Ok(())
+    }
+
+    /// Where a value is found by a step over `space`.
+    fn source(&mut self, value: Value<'c>, space: &[i64], operator: &str) -> Result<Source, String> {
+        match self.meanings.get(&storage(value)) {
+            Some(Meaning::Input(layout)) => {
+                let strides = layout.broadcast(space);
+                let strides =
+                    strides.ok_or_else(|| format!("'{operator}' does not broadcast its operand"))?;
+                let (input, offset, element) = (layout.input, layout.offset, layout.element);
+                let read = Read { input, offset, strides, element };
+                let known = self.reads.iter().zip(&self.read_in).position(|(a, b)| *a == read && b == space);
+                Ok(Source::Read(known.unwrap_or_else(|| {
+                    self.reads.push(read);
+                    self.read_in.push(space.to_vec());
+                    self.reads.len() - 1
+                })))
+            }
+            Some(Meaning::Step(step, shape)) if shape == space => Ok(Source::Step(*step)),
+            Some(Meaning::Step(..)) => Err(format!("'{operator}' broadcasts an intermediate")),
+            Some(Meaning::Empty) => Err(format!("'{operator}' reads what nobody has written")),
+            None => Err(format!("'{operator}' reads a value of another type")),
+        }
+    }
+
+    fn end(mut self, yielded: &[Value<'c>], overwrites: Option<usize>) -> Result<Elementwise, String> {
+        let mut writes = Vec::new();
+        let mut write_in = Vec::new();
+        for &value in yielded {
+            let tensor = Tensor::of(value.ty()).ok_or("it yields no tensor")?;
+            let Some(Meaning::Step(step, shape)) = self.meanings.get(&storage(value)) else {
+                return Err("it yields what no step computes".into());
+            };
+            let element = self.steps[*step].element;
+            if tensor.storage != tensor.elements() * element.bytes() || *shape != tensor.shape {
+                return Err("it yields a tensor with gaps".into());
+            }
+            writes.push(Write { source: Source::Step(*step), strides: tensor.strides, element });
+            write_in.push(tensor.shape);
+        }
+        let space = write_in.first().cloned().ok_or("it yields nothing")?;
+        let spaces = || self.read_in.iter().chain(&self.step_in).chain(&write_in);
+        let shape = if spaces().all(|shape| *shape == space) {
+            space
+        } else {
+            // Views between the steps: fine where everything is one line of elements.
+            let count: i64 = space.iter().product();
+            let same = spaces().all(|shape| shape.iter().product::<i64>() == count);
+            let rows = self.reads.iter().map(|read| &read.strides).zip(&self.read_in);
+            let linear = |(strides, shape): (&Vec<i64>, &Vec<i64>)| layout::is_linear(shape, strides);
+            let written = writes.iter().map(|write| &write.strides).zip(&write_in);
+            if !same || !rows.chain(written).all(linear) {
+                return Err("its steps have different shapes".into());
+            }
+            let line = |strides: &Vec<i64>| vec![i64::from(strides.iter().any(|&stride| stride != 0))];
+            self.reads.iter_mut().for_each(|read| read.strides = line(&read.strides));
+            writes.iter_mut().for_each(|write| write.strides = vec![1]);
+            vec![count]
+        };
+        let rows = writes.iter_mut().map(|write| &mut write.strides);
+        let mut rows: Vec<&mut Vec<i64>> =
+            rows.chain(self.reads.iter_mut().map(|read| &mut read.strides)).collect();
+        let shape = layout::simplify(&shape, &mut rows);
+        // An element that is overwritten must be read by the same index only, before it is written.
+        let aside = |read: &&Read| read.offset != 0 || read.strides != writes[0].strides;
+        if self.reads.iter().filter(|read| Some(read.input) == overwrites).find(aside).is_some() {
+            return Err("it reads what it overwrites in another order".into());
+        }
+        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes })
+    }
+}

@@ -1,0 +1,107 @@
+//! Bodies of nodes, read: spaces, strides, storages with several names, and what is refused. Numerics are tested in `rk-kernels`.
+
+use super::{Elementwise, Formula, Source};
+use crate::Context;
+use crate::ops;
+
+/// The only node of a module, read; `Err` is the reason why it is not pointwise.
+fn read(node: &str) -> Result<Elementwise, String> {
+    let context = Context::new();
+    let module = context.parse(node, "test.mlir").expect("the module parses");
+    let nodes = ops::nodes(module.op());
+    Elementwise::of(nodes[0])
+}
+
+#[test]
+fn a_chain_over_a_broadcast_bias_is_two_dimensions() {
+    let body = read(
+        r#"rk.node @n { ^bb0(%x: tensor<4x8x16xf32>, %b: tensor<16xf32>):
+          %s = rk.aten "aten.add.Tensor"(%x, %b, 1) : (tensor<4x8x16xf32>, tensor<16xf32>) -> tensor<4x8x16xf32>
+          %r = rk.aten "aten.relu_.default"(%s) writes(0) aliases(0) : (tensor<4x8x16xf32>) -> tensor<4x8x16xf32>
+          rk.yield %s : tensor<4x8x16xf32> }"#,
+    );
+    let body = body.expect("pointwise");
+    assert_eq!(body.shape, [32, 16]);
+    let strides: Vec<_> = body.reads.iter().map(|read| (read.input, read.strides.clone())).collect();
+    assert_eq!(strides, [(0, vec![16, 1]), (1, vec![0, 1])]);
+    let formulas: Vec<_> = body.steps.iter().map(|step| step.formula).collect();
+    assert_eq!(formulas, [Formula::Add { alpha: 1.0 }, Formula::Relu]);
+    // What was written in place is what is yielded.
+    assert_eq!(body.writes[0].source, Source::Step(1));
+}
+
+#[test]
+fn every_name_of_a_storage_has_its_latest_content() {
+    // The second operator writes through the first name, and the yield reads through another.
+    let body = read(
+        r#"rk.node @n overwrites(0) { ^bb0(%x: tensor<8xf32>):
+          %s = rk.aten "aten.neg_.default"(%x) writes(0) aliases(0) : (tensor<8xf32>) -> tensor<8xf32>
+          %r = rk.aten "aten.relu_.default"(%x) writes(0) aliases(0) : (tensor<8xf32>) -> tensor<8xf32>
+          %t = rk.aten "aten.abs_.default"(%s) writes(0) aliases(0) : (tensor<8xf32>) -> tensor<8xf32>
+          rk.yield %x : tensor<8xf32> }"#,
+    );
+    let args: Vec<_> = body.expect("pointwise").steps.iter().map(|step| step.args[0]).collect();
+    assert_eq!(args, [Source::Read(0), Source::Step(0), Source::Step(1)]);
+}
+
+#[test]
+fn views_of_inputs_become_strides_and_offsets() {
+    let body = read(
+        r#"rk.node @n { ^bb0(%x: tensor<6x4xf32>, %y: tensor<4x2xf32>):
+          %s = rk.aten "aten.slice.Tensor"(%x, 0, 2, 4, 1) aliases(0) : (tensor<6x4xf32>) -> tensor<2x4xf32>
+          %t = rk.aten "aten.t.default"(%y) aliases(0) : (tensor<4x2xf32>) -> tensor<2x4xf32, #rk.strided<[1, 2]>>
+          %r = rk.aten "aten.mul.Tensor"(%s, %t) : (tensor<2x4xf32>, tensor<2x4xf32, #rk.strided<[1, 2]>>) -> tensor<2x4xf32>
+          rk.yield %r : tensor<2x4xf32> }"#,
+    );
+    let body = body.expect("pointwise");
+    let read: Vec<_> = body.reads.iter().map(|read| (read.offset, read.strides.clone())).collect();
+    assert_eq!(read, [(8, vec![4, 1]), (0, vec![1, 2])]);
+}
+
+#[test]
+fn a_view_between_steps_needs_one_line_of_elements() {
+    let body = |ty: &str| {
+        read(&format!(
+            r#"rk.node @n {{ ^bb0(%x: {ty}):
+          %a = rk.aten "aten.neg.default"(%x) : ({ty}) -> tensor<4x6xf32>
+          %v = rk.aten "aten.view.default"(%a, [24]) aliases(0) : (tensor<4x6xf32>) -> tensor<24xf32>
+          %r = rk.aten "aten.abs.default"(%v) : (tensor<24xf32>) -> tensor<24xf32>
+          rk.yield %r : tensor<24xf32> }}"#
+        ))
+    };
+    assert_eq!(body("tensor<4x6xf32>").expect("pointwise").shape, [24]);
+    let refused = body("tensor<4x6xf32, #rk.strided<[1, 4]>>");
+    assert_eq!(refused.expect_err("columns first"), "its steps have different shapes");
+}
+
+#[test]
+fn what_is_overwritten_is_read_in_place_only() {
+    let refused = read(
+        r#"rk.node @n overwrites(0) { ^bb0(%x: tensor<4x4xf32>):
+          %t = rk.aten "aten.t.default"(%x) aliases(0) : (tensor<4x4xf32>) -> tensor<4x4xf32, #rk.strided<[1, 4]>>
+          %c = rk.aten "aten.neg.default"(%t) : (tensor<4x4xf32, #rk.strided<[1, 4]>>) -> tensor<4x4xf32>
+          %r = rk.aten "aten.add_.Tensor"(%x, %c, 1) writes(0) aliases(0) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+          rk.yield %x : tensor<4x4xf32> }"#,
+    );
+    assert!(refused.expect_err("a transposed read").contains("has views"));
+}
+
+#[test]
+fn numbers_types_and_operators_outside_of_the_table_are_refused() {
+    for (call, reason) in [
+        (r#""aten.mm.default"(%x, %x)"#, "'aten.mm.default' is not pointwise on these types"),
+        (r#""aten.pow.Tensor_Scalar"(%x, 2.5)"#, "'aten.pow.Tensor_Scalar' is not pointwise on these types"),
+        (
+            r#""aten.add.Tensor"(%x, %x, 9007199254740993)"#,
+            "'aten.add.Tensor' is not pointwise on these types",
+        ),
+    ] {
+        let operands = call.matches("%x").count();
+        let types = vec!["tensor<4x4xf32>"; operands].join(", ");
+        let node = format!(
+            "rk.node @n {{ ^bb0(%x: tensor<4x4xf32>): %r = rk.aten {call} : ({types}) -> tensor<4x4xf32>
+             rk.yield %r : tensor<4x4xf32> }}"
+        );
+        assert_eq!(read(&node).expect_err(call), reason);
+    }
+}
