@@ -2,7 +2,8 @@
 //!
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
 //! 2. Pack the plan once more with [`PATIENCE`] times the effort, then the other plans that the search met, fastest first.
-//! 3. Solve again for smaller peaks: less by the overshoot, then half-way between what did and what did not help.
+//! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all.
+//! 4. Solve again for smaller peaks: less by the overshoot, then half-way between what did and what did not help.
 //!
 //! Bounds are those of the logical peak, which no arena beats. How the time is shared depends on the given order: where that
 //! packs without loss, as steps of training do, nearly all of it goes to the first attempt.
@@ -30,6 +31,9 @@ const PACKING_TIME: Duration = Duration::from_millis(3);
 const PATIENCE: u64 = 8;
 /// Arenas larger than the budget by more than one in so many are not packed twice.
 const HOPELESS: u64 = 12;
+/// Budgets of quick attempts, in per mille, and the share of the time of each.
+const RESERVES: [u64; 3] = [980, 940, 880];
+const RESERVE_TIME: f64 = 0.02;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
 
@@ -69,6 +73,18 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     best = faster(best, packer.first_that_fits(starts, false));
     // Logical budgets that did not help because too little or too much is left.
     let (mut low, mut high) = (None::<u64>, request.budget.0);
+    for per_mille in RESERVES {
+        if best.is_some() {
+            break;
+        }
+        // Milliseconds, and spent even if the time is over: a poor plan is better than none.
+        let budget = request.budget.0 / 1000 * per_mille;
+        let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
+        let quick =
+            Request { budget: Bytes(budget), solver: crate::Solver::Greedy, time_limit, ..logical.clone() };
+        best = solve_logical(&quick).plan.and_then(|plan| packer.first_that_fits(vec![plan], false));
+        low = best.as_ref().map(|_| budget);
+    }
     for attempt in 0..ATTEMPTS {
         let overshoot = packer.reached.0.saturating_sub(request.budget.0).max(request.budget.0 / FINE);
         let budget = low.map_or(high.saturating_sub(overshoot), |low| low + (high - low) / 2);

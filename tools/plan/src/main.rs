@@ -1,7 +1,8 @@
 //! # rk-plan: the planner alone, on JSON graphs
 //!
-//! Reads a graph, asks `rk-solve` for a plan whose arena is within a budget, and prints one report. Standard
-//! output carries the result only; progress goes to standard error (`RK_LOG=rk_solve=info`).
+//! Reads a graph, asks `rk-solve` for a plan within a budget, and prints one report with the size of its arena. What
+//! has to fit is the logical peak, by which published plans are judged; `--fit arena` asks for more.
+//! Standard output carries the result only; progress goes to standard error (`RK_LOG=rk_solve=info`).
 //!
 //! Exit status: 0 with a plan, 2 when it is proven that none exists, 3 when none was found in the time, 1 for everything
 //! else (usage, unreadable files).
@@ -67,8 +68,8 @@ struct Arguments {
     /// Plan for many budgets and print the curve
     #[arg(long, conflicts_with = "budget")]
     pareto: bool,
-    /// What the budget counts: the arena with all buffers at their addresses, or the logical peak, as publications do
-    #[arg(long, value_enum, default_value_t = Fit::Arena)]
+    /// What has to fit: the logical peak, as in publications, or the arena with all buffers at their addresses
+    #[arg(long, value_enum, default_value_t = Fit::Peak)]
     fit: Fit,
     /// Keep plans in a folder and take them from there; other plans of the same graph serve as starts
     #[arg(long, value_name = "DIR")]

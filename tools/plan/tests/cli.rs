@@ -167,7 +167,7 @@ fn a_cache_answers_the_second_time() {
 #[test]
 fn a_curve_has_a_point_per_budget() {
     let graph = file(BLOCK);
-    let output = run(&[name(&graph), "--pareto", "--json", "--time-limit", "1s"]);
+    let output = run(&[name(&graph), "--pareto", "--fit", "arena", "--json", "--time-limit", "1s"]);
     assert_eq!(code(&output), 0, "{output:?}");
     let report = json(&output);
     let points = report["curve"].as_array().expect("a list");
