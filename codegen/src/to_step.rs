@@ -2,7 +2,7 @@
 //!
 //! A slot is an SSA value of the function: arguments first, then constants, then what runs make. A step that is not
 //! scheduled yet becomes the schedule without rematerialization ([`rk_step::original`]); a lowered one has addresses, too
-//! ([`crate::lowered`]).
+//! (`lowered.rs`).
 
 use std::collections::HashMap;
 

@@ -22,7 +22,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// The bytes of the shared object; what is no hexadecimal digit counts as 0 ([`validate`] refuses it).
+    /// The bytes of the shared object; what is no hexadecimal digit counts as 0 (`validate` refuses it).
     pub fn bytes(&self) -> Vec<u8> {
         let digit = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
         self.elf.as_bytes().chunks_exact(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect()

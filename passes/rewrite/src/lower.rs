@@ -13,7 +13,7 @@
 //! ```
 //!
 //! # How
-//! `rk-plan` packs the schedule into an arena ([`crate::placing`]): values, workspaces and kept generator states. Arguments and
+//! `rk-plan` packs the schedule into an arena (`placing.rs`): values, workspaces and kept generator states. Arguments and
 //! constants stay where they are; gradients have a space of their own, because they outlive the step. Saving and replaying
 //! random state becomes explicit copies. Drops vanish: a place is free after its last use. Stages that are missing are
 //! run first: with a budget the step is planned for it, without one it keeps everything, in its original order.
