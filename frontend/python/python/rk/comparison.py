@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rk import emit, random_state
+from rk import bits, emit, random_state
 from rk.errors import VerifyError
 from rk.graph_text import Step
 
@@ -79,11 +79,5 @@ def _compare(name: str, expected: Any, found: Any) -> None:
         if expected is not found and expected != found:
             raise VerifyError(f"{name} is {found} instead of {expected}")
         return
-    same = expected.shape == found.shape and torch.equal(_bits(expected), _bits(found))
-    if not same:
+    if not bits.equal(expected, found):
         raise VerifyError(f"{name} is not what it is without the plan; this is a bug in rk, please report it")
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor so that a NaN equals itself."""
-    return tensor.nan_to_num(nan=1.0e30) if tensor.is_floating_point() else tensor

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rk import capture, measure, schedule
+from rk import bits, capture, measure, schedule
 from rk.options import Options
 from rk.planning import readable
 from rk.torch_backend import rk
@@ -100,7 +100,7 @@ def verify(
         states.append(_train(twin, run, steps))
         peaks.append(measure.peak(run, twin))
         seconds.append(measure.seconds(run, measure.device_of(twin)))
-    different = tuple(name for name in states[1] if not _equal(states[1][name], states[2][name]))
+    different = tuple(name for name in states[1] if not bits.equal(states[1][name], states[2][name]))
     return Verification(
         budget=plan.budget,
         eager_peak=peaks[0],
@@ -130,8 +130,3 @@ def _train(model: nn.Module, step: Callable[[], torch.Tensor], steps: int) -> di
             optimizer.step()
     state |= {name: one.detach().clone() for name, one in model.named_parameters()}
     return state | {name: one.detach().clone() for name, one in model.named_buffers()}
-
-
-def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Equal bits; NaNs of the same place count as equal."""
-    return torch.equal(left, right) or torch.allclose(left, right, rtol=0, atol=0, equal_nan=True)

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use crate::process;
 
 /// What the build needs. `llvm-22-tools` has FileCheck, not, split-file and lit; `mlir-22-tools` mlir-opt and mlir-tblgen.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 13] = [
     "build-essential",
     "pkg-config",
     "llvm-22-dev",
@@ -24,6 +24,7 @@ const PACKAGES: [&str; 12] = [
     "libzstd-dev",
     "coinor-libcbc-dev",
     "libpolly-22-dev", // what `llvm-config --link-static` names, and melior's macro crate links
+    "graphviz",        // draws what `rk.graphs` shows
 ];
 
 /// The packages that are not installed, in the order of the list.
