@@ -3,6 +3,7 @@
 #[allow(dead_code)]
 mod steps;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rk_runtime::compare::bytes;
@@ -194,10 +195,23 @@ fn two_threads_take_turns() {
         all
     };
     let expected = loss(&step);
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let runs: Vec<_> = (0..2).map(|_| scope.spawn(|| loss(&step))).collect();
-        for run in runs {
-            assert!(run.join().unwrap() == expected);
+        // Tensors of the step's sizes that are none of its business, whatever it does.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for arg in &step.args {
+                    let _ = tch::Tensor::zeros(&arg.spec.shape, (tch::Kind::Float, tch::Device::Cpu));
+                }
+            }
+        });
+        // Each rehearses its step anew many times over; one rehearsal is too short to be disturbed for sure.
+        let many = || (0..25).map(|_| loss(&step)).collect::<Vec<_>>();
+        let runs: Vec<_> = (0..2).map(|_| scope.spawn(many)).collect();
+        let found: Vec<_> = runs.into_iter().map(|run| run.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        for losses in found {
+            assert!(losses.unwrap().iter().all(|one| *one == expected));
         }
     });
 }

@@ -67,12 +67,11 @@ struct RkArena {
   std::mutex lock; // guards all below
   Run* run = nullptr;
   bool rehearsing = false;
-  uint64_t owner = 0;
   std::vector<bool> claimed;                     // requests of the run that came
   std::vector<RkGap> taken;                      // by address: temporaries, and results that were asked for
   std::optional<rk::Watch> watch;                // over a rehearsed run
   std::unordered_map<char*, int64_t> live;       // what was requested, by address
-  int64_t placed = 0, outside = 0, moved = 0;
+  int64_t placed = 0, moved = 0;
   bool orphan = false; // the step is gone, its results are not
 
   ~RkArena() {
@@ -86,7 +85,12 @@ struct RkArena {
 
 namespace {
 
+// The arena of the step that runs. Only threads that work for the step may look into it: any other may find it freed.
 std::atomic<RkArena*> active{nullptr};
+// The owner of that step, 0 while none runs.
+std::atomic<uint64_t> at_work{0};
+// What was allocated elsewhere since the step began, by whatever thread.
+std::atomic<int64_t> missed{0};
 
 // All arenas by their addresses. Few, and looked up for every block that is freed while there are any.
 std::mutex registry_lock;
@@ -108,6 +112,9 @@ void unregister(RkArena* arena) {
   registry.erase(std::remove(registry.begin(), registry.end(), arena), registry.end());
   registered.store(registry.size(), std::memory_order_release);
 }
+
+// Whether this thread works for the step that runs. Others may be busy with tensors of their own meanwhile.
+bool works_for_the_step() { return team != 0 && team == at_work.load(std::memory_order_acquire); }
 
 // Marks the threads that operators of this thread run on. They are those of the OpenMP library that libtorch brings, which
 // must be asked itself: a second one would have threads of its own.
@@ -254,8 +261,9 @@ const Request* RkArena::expected(int64_t size) {
 namespace rk {
 
 void* arena_take(size_t bytes) {
+  if (!works_for_the_step()) return nullptr;
   RkArena* arena = active.load(std::memory_order_acquire);
-  if (arena == nullptr || team != arena->owner || arena->rehearsing) return nullptr;
+  if (arena->rehearsing) return nullptr;
   std::lock_guard<std::mutex> guard(arena->lock);
   TORCH_CHECK(arena->run != nullptr, "asks for ", bytes, " bytes outside of a launch");
   const auto size = static_cast<int64_t>(bytes);
@@ -276,12 +284,7 @@ void* arena_take(size_t bytes) {
   return place;
 }
 
-void arena_missed() {
-  RkArena* arena = active.load(std::memory_order_acquire);
-  if (arena == nullptr || arena->rehearsing) return;
-  std::lock_guard<std::mutex> guard(arena->lock);
-  arena->outside += 1;
-}
+void arena_missed() { missed.fetch_add(1, std::memory_order_relaxed); }
 
 bool arena_give(void* data, int64_t& bytes) {
   RkArena* arena = arena_of(data);
@@ -355,17 +358,19 @@ const char* rk_arena_enter(RkArena* arena, bool rehearse) {
     TORCH_CHECK(active.load() == nullptr, "another step is running in this process");
     enroll(own);
     std::lock_guard<std::mutex> guard(arena->lock);
-    arena->owner = own;
     arena->rehearsing = rehearse;
     arena->run = nullptr;
     arena->taken.clear();
     arena->watch.reset();
-    arena->placed = arena->outside = arena->moved = 0;
+    arena->placed = arena->moved = 0;
+    missed.store(0, std::memory_order_relaxed);
     active.store(arena, std::memory_order_release);
+    at_work.store(own, std::memory_order_release);
   });
 }
 
 void rk_arena_leave(RkArena* arena) {
+  at_work.store(0, std::memory_order_release);
   active.store(nullptr, std::memory_order_release);
   std::lock_guard<std::mutex> guard(arena->lock);
   arena->watch.reset();
@@ -379,7 +384,7 @@ const char* rk_arena_begin(RkArena* arena, size_t run) {
     arena->run = &arena->runs[run];
     arena->claimed.assign(arena->run->requests.size(), false);
     arena->taken.clear();
-    if (arena->rehearsing) arena->watch.emplace();
+    if (arena->rehearsing) arena->watch.emplace(&works_for_the_step);
   });
 }
 
@@ -401,7 +406,7 @@ const char* rk_arena_end(RkArena* arena, RkSlots* slots) {
 void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved) {
   std::lock_guard<std::mutex> guard(arena->lock);
   *placed = arena->placed;
-  *outside = arena->outside;
+  *outside = arena->rehearsing ? 0 : missed.load(std::memory_order_relaxed);
   *moved = arena->moved;
 }
 

@@ -40,7 +40,7 @@ void release(void* data) {
   void* block = static_cast<char*>(data) - kHeader;
   if (!placed) std::memcpy(&bytes, block, sizeof bytes);
   current.fetch_sub(bytes, std::memory_order_relaxed);
-  if (rk::Watch* watch = rk::watching()) watch->freed(data);
+  rk::watch_freed(data);
   if (!placed) inner->raw_deallocate(block);
 }
 
@@ -57,7 +57,7 @@ struct Counting final : c10::Allocator {
     std::memcpy(block, &bytes, sizeof bytes);
     add(bytes);
     rk::arena_missed();
-    if (rk::Watch* watch = rk::watching()) watch->made(block + kHeader, bytes);
+    rk::watch_made(block + kHeader, bytes);
     return {block + kHeader, block + kHeader, &release, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }

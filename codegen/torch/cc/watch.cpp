@@ -10,6 +10,8 @@ namespace rk {
 namespace {
 
 std::atomic<Watch*> current{nullptr};
+// Held while the current watch hears something and while it ends: other threads may be allocating then.
+std::mutex gate;
 
 // Beyond any arena: where the recorder pretends that results lie.
 constexpr int64_t kElsewhere = int64_t{1} << 50;
@@ -64,20 +66,23 @@ int64_t top(const std::vector<Block>& blocks, const std::vector<int64_t>& offset
 
 } // namespace
 
-Watch::Watch() { current.store(this, std::memory_order_release); }
+Watch::Watch(bool (*concerns)()) : concerns_(concerns) {
+  std::lock_guard<std::mutex> guard(gate);
+  current.store(this, std::memory_order_release);
+}
 
 void Watch::stop() {
+  std::lock_guard<std::mutex> guard(gate);
   Watch* self = this;
   current.compare_exchange_strong(self, nullptr);
 }
 
 void Watch::made(void* data, int64_t bytes) {
-  std::lock_guard<std::mutex> guard(lock_);
+  if (concerns_ != nullptr && !concerns_()) return;
   blocks.push_back({data, bytes, now_++, kNever, std::this_thread::get_id()});
 }
 
 void Watch::freed(void* data) {
-  std::lock_guard<std::mutex> guard(lock_);
   const int64_t index = last_at(data);
   if (index >= 0 && blocks[static_cast<size_t>(index)].to == kNever) blocks[static_cast<size_t>(index)].to = now_++;
 }
@@ -89,7 +94,17 @@ int64_t Watch::last_at(const void* data) const {
   return -1;
 }
 
-Watch* watching() { return current.load(std::memory_order_acquire); }
+void watch_made(void* data, int64_t bytes) {
+  if (current.load(std::memory_order_acquire) == nullptr) return;
+  std::lock_guard<std::mutex> guard(gate);
+  if (Watch* watch = current.load(std::memory_order_acquire)) watch->made(data, bytes);
+}
+
+void watch_freed(void* data) {
+  if (current.load(std::memory_order_acquire) == nullptr) return;
+  std::lock_guard<std::mutex> guard(gate);
+  if (Watch* watch = current.load(std::memory_order_acquire)) watch->freed(data);
+}
 
 std::vector<int64_t> pack(const std::vector<Block>& blocks, const std::vector<RkGap>& free, const std::vector<Fixed>& results) {
   std::vector<size_t> order(blocks.size());

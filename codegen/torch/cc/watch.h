@@ -26,10 +26,11 @@ struct Block {
   std::thread::id thread;
 };
 
-// Sees every block that is asked for and given back between construction and stop(). One at a time in a process.
+// Sees every block that is asked for and given back between construction and stop(), by threads for which `concerns` is
+// true, if it is given. One at a time in a process.
 class Watch {
  public:
-  Watch();
+  explicit Watch(bool (*concerns)() = nullptr);
   ~Watch() { stop(); }
   void stop();
   // The block at this address that was asked for last; its index, or -1.
@@ -41,12 +42,13 @@ class Watch {
   void freed(void* data);
 
  private:
-  std::mutex lock_;
+  bool (*concerns_)();
   int64_t now_ = 0;
 };
 
-// The watch that is on, or null.
-Watch* watching();
+// The allocator says what it does; the watch that is on, if any, hears it.
+void watch_made(void* data, int64_t bytes);
+void watch_freed(void* data);
 
 // A result of the code: its own place is free for temporaries until it is asked for.
 struct Fixed {
