@@ -42,7 +42,7 @@ pub(crate) fn attribute(op: Op<'_>, place: Place, name: &str, attribute: Attr<'_
 
 /// What is wrong with an attribute of an op.
 fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
-    const STEP: [&str; 9] = [
+    const STEP: [&str; 10] = [
         "rk.budget",
         "rk.peak",
         "rk.base_peak",
@@ -51,6 +51,7 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
         "rk.lower_bound",
         "rk.alignment",
         "rk.arena",
+        "rk.pack_effort",
         "rk.gradients",
     ];
     if name == "rk.stage" {
@@ -66,7 +67,7 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
     }
     if STEP.contains(&name) && attribute.as_i64().is_none_or(|number| number < 0) {
         return Some(format!(
-            "'{name}' is a number of bytes or nanoseconds (i64, not negative), not {attribute}"
+            "'{name}' is a number of bytes, nanoseconds or comparisons (i64, not negative), not {attribute}"
         ));
     }
     None

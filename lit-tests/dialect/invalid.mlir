@@ -790,7 +790,7 @@ func.func @stage_unknown() attributes {rk.stage = #rk.stage<planned>} {
 
 // -----
 
-// expected-error @+1 {{'rk.budget' is a number of bytes or nanoseconds (i64, not negative), not "2GiB"}}
+// expected-error @+1 {{'rk.budget' is a number of bytes, nanoseconds or comparisons (i64, not negative), not "2GiB"}}
 func.func @budget_is_a_number() attributes {rk.stage = #rk.stage<scheduled>, rk.budget = "2GiB"} {
   return
 }

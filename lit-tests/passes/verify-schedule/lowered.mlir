@@ -47,3 +47,18 @@ func.func @step(%x: tensor<16xf32>) -> tensor<16xf32> attributes {rk.stage = #rk
   rk.launch @neg(%x) into(%1) stream(0) : (tensor<16xf32>) -> tensor<16xf32>
   return %1 : tensor<16xf32>
 }
+
+// -----
+
+rk.node @neg cost <1000 ns, workspace 0 B> {
+^bb0(%x: tensor<16xf32>):
+  %y = rk.aten "aten.neg.default"(%x) : (tensor<16xf32>) -> tensor<16xf32>
+  rk.yield %y : tensor<16xf32>
+}
+// The values fit, the arena that they are spread over does not.
+// expected-error @below {{S7: an arena of 192 B does not fit the budget of 128 B}}
+func.func @step(%x: tensor<16xf32>) -> tensor<16xf32> attributes {rk.stage = #rk.stage<lowered>, rk.arena = 192 : i64, rk.budget = 128 : i64} {
+  %1 = rk.buffer arena[128] : tensor<16xf32>
+  rk.launch @neg(%x) into(%1) stream(0) : (tensor<16xf32>) -> tensor<16xf32>
+  return %1 : tensor<16xf32>
+}

@@ -57,6 +57,8 @@ pub struct Arena {
     pub lower_bound: Bytes,
     /// Every offset is a multiple of it.
     pub alignment: Bytes,
+    /// What [`pack_with`] was allowed. The same effort finds the same layout again; more need not find one as low.
+    pub effort: u64,
     /// All buffers with their places.
     pub buffers: Vec<Buffer>,
 }
@@ -81,7 +83,7 @@ pub fn pack_with(graph: &Graph, sequence: &Sequence, trace: &Trace, alignment: B
     for (buffer, item) in buffers.iter_mut().zip(item_of) {
         buffer.offset = Bytes(item.map_or(0, |item: usize| offsets[item]));
     }
-    Arena { size: Bytes(height), lower_bound: Bytes(lower_bound), alignment, buffers }
+    Arena { size: Bytes(height), lower_bound: Bytes(lower_bound), alignment, effort, buffers }
 }
 
 /// The lowest layout found: the usual orders, then squeezing the best of them.

@@ -19,7 +19,8 @@
 //! run first: with a budget the step is planned for it, without one it keeps everything, in its original order.
 //!
 //! # Contract
-//! Needs any stage, establishes `lowered`: S1 to S7 hold on addresses. Leaves lowered steps alone.
+//! Needs any stage, establishes `lowered`: S1 to S7 hold on addresses, so an arena larger than `rk.budget` is an error.
+//! Leaves lowered steps alone.
 //!
 //! # Not here
 //! Which layout is good (`passes/plan`), code for kernels, execution (`codegen`).
@@ -139,26 +140,28 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
     let schedule = problem.schedule_of(step)?;
     let trace = judge_schedule(&problem.graph, &schedule, None)
         .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
-    let number = |name: &str| step.op().get(name).and_then(Attr::as_i64).and_then(|n| u64::try_from(n).ok());
-    let (promised, budget) = (number("rk.arena"), number("rk.budget"));
-    let limit = promised.into_iter().chain(budget).min();
-    let placement = Placement::of(&problem, step, module, &schedule, &trace, limit)?;
+    let budget = verify_schedule::number(step, "rk.budget");
+    let placement = Placement::of(&problem, step, module, &schedule, &trace, budget)?;
+    if let Some(budget) = budget.filter(|&budget| placement.arena > budget) {
+        exit::set(exit::NONE_FOUND);
+        let message = format!(
+            "S7: no layout of '{}' within its budget of {} was found: its values need {}, the smallest arena found takes {} ({} bytes)",
+            step.symbol(),
+            readable(Bytes(budget)),
+            readable(trace.peak),
+            readable(Bytes(placement.arena)),
+            placement.arena,
+        );
+        return Err(Diagnostic::error(step.op().location(), message).into());
+    }
     write(step, &problem, &placement);
     step.set_stage(Stage::Lowered);
     set(step, "rk.arena", placement.arena);
+    set(step, "rk.pack_effort", placement.effort);
     set(step, "rk.gradients", placement.gradients);
     step.op().set("rk.target", Attr::string(step.op().context(), &target.device));
     if let Some(chip) = &target.chip {
         step.op().set("rk.chip", Attr::string(step.op().context(), chip));
-    }
-    if let Some(budget) = budget.filter(|&budget| placement.arena > budget) {
-        let message = format!(
-            "the arena of '{}' takes {} bytes, {} more than the budget: its values fit, no layout that fits was found",
-            step.symbol(),
-            placement.arena,
-            readable(Bytes(placement.arena - budget)),
-        );
-        Diagnostic::warning(step.op().location(), message).report();
     }
     // What was written is read back and judged by other code.
     verify_schedule::judge(step, module)?;

@@ -10,7 +10,7 @@ use rk_plan::arena::{self, Arena, Buffer, Owner};
 use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId};
 
 use crate::planning::Problem;
-use crate::views;
+use crate::{verify_schedule, views};
 
 /// How much longer the packer may search when its first layout misses the budget.
 const MORE_EFFORT: u64 = 20 * arena::EFFORT;
@@ -19,6 +19,8 @@ const MORE_EFFORT: u64 = 20 * arena::EFFORT;
 pub struct Placement {
     /// Bytes of the arena.
     pub arena: u64,
+    /// What the packer was allowed when it found this.
+    pub effort: u64,
     /// Bytes of the gradient space.
     pub gradients: u64,
     values: HashMap<(usize, ValueId), u64>,
@@ -28,7 +30,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Packs a schedule. `promised` is the size that the planner found for it, if it did.
+    /// Packs a schedule: with the effort that the planner packed it with, if it did, so that its layout is found again;
+    /// otherwise with the usual one, and a larger one where that misses the budget.
     ///
     /// # Errors
     /// A layout that the checker refuses, which is a bug.
@@ -38,20 +41,26 @@ impl Placement {
         module: Op<'c>,
         schedule: &Schedule,
         trace: &Trace,
-        promised: Option<u64>,
+        budget: Option<u64>,
     ) -> Result<Self, Diagnostic<'c>> {
         let alignment = crate::alignment(module);
         let (graph, sequence) = (&problem.graph, schedule.sequence());
-        let mut packed = arena::pack_with(graph, &sequence, trace, Bytes(alignment), arena::EFFORT);
-        if promised.is_some_and(|promised| packed.size.0 > promised) {
-            let more = arena::pack_with(graph, &sequence, trace, Bytes(alignment), MORE_EFFORT);
-            packed = if more.size < packed.size { more } else { packed };
+        let planned = verify_schedule::number(step, "rk.pack_effort");
+        let mut packed: Option<Arena> = None;
+        for effort in planned.into_iter().chain([arena::EFFORT, MORE_EFFORT]) {
+            if packed.as_ref().is_some_and(|found| budget.is_none_or(|budget| found.size.0 <= budget)) {
+                break;
+            }
+            let found = arena::pack_with(graph, &sequence, trace, Bytes(alignment), effort);
+            packed = packed.into_iter().chain([found]).min_by_key(|arena| arena.size);
         }
+        let packed = packed.expect("at least one effort");
         arena::check_no_overlap(&packed)
             .map_err(|misplaced| Diagnostic::error(step.op().location(), format!("S7: {misplaced}")))?;
         let (gradient_of, gradients) = gradients(problem, step, alignment);
         let mut placement = Self {
             arena: packed.size.0,
+            effort: packed.effort,
             gradients,
             values: HashMap::new(),
             gradient_of,
@@ -166,7 +175,8 @@ pub fn read_back<'c>(
     states(problem, step, &launches, &mut buffers);
     let number = step.op().get("rk.arena").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
     let size = Bytes(number.unwrap_or(0));
-    Ok(Arena { size, lower_bound: Bytes(0), alignment: Bytes(crate::alignment(module)), buffers })
+    let alignment = Bytes(crate::alignment(module));
+    Ok(Arena { size, lower_bound: Bytes(0), alignment, effort: 0, buffers })
 }
 
 /// Kept generator states: from the launch that follows the copy into the buffer to the last that follows a copy out of it.

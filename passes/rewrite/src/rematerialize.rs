@@ -37,7 +37,9 @@ use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
 use rk_plan::{
-    Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena, base_trace, judge_schedule, readable,
+    Budget, Bytes, NodeId, Schedule, Step, Time, ValueId,
+    arena::{self, Arena},
+    base_trace, judge_schedule, readable,
 };
 use rk_solve::{Addresses, Outcome, Plan, Request, Solver, Status};
 
@@ -166,10 +168,12 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let ctx = step.op().context();
     let number = |value: u64| Attr::i64(ctx, i64::try_from(value).unwrap_or(i64::MAX));
     let bound = outcome.lower_bound;
+    let packed = arena(step, plan)?;
     let attributes = [
         ("rk.budget", number(budget.0)),
         ("rk.peak", number(plan.trace.peak.0)),
-        ("rk.arena", number(arena(step, plan)?.0)),
+        ("rk.arena", number(packed.size.0)),
+        ("rk.pack_effort", number(packed.effort)),
         ("rk.base_peak", number(base.peak.0)),
         ("rk.resident", number(standing.0)),
         ("rk.time", number(plan.trace.time.0)),
@@ -196,11 +200,11 @@ fn alignment(step: StepOp<'_>) -> u64 {
     step.op().parent().map_or(1, crate::alignment)
 }
 
-/// Bytes of the arena in which every value of the plan has its place, checked by code that did not pack it.
-fn arena<'c>(step: StepOp<'c>, plan: &Plan) -> Result<Bytes, Diagnostic<'c>> {
+/// The arena in which every value of the plan has its place, checked by code that did not pack it.
+fn arena<'c, 'p>(step: StepOp<'c>, plan: &'p Plan) -> Result<&'p Arena, Diagnostic<'c>> {
     let packed = plan.arena.as_ref().ok_or_else(|| bug(step, "it has no addresses"))?;
     arena::check_no_overlap(packed).map_err(|misplaced| bug(step, &misplaced.to_string()))?;
-    Ok(packed.size)
+    Ok(packed)
 }
 
 fn bound_kind(outcome: &Outcome) -> &'static str {

@@ -51,7 +51,8 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     Ok(())
 }
 
-fn number(step: StepOp<'_>, name: &str) -> Option<u64> {
+/// A number that the step carries.
+pub(crate) fn number(step: StepOp<'_>, name: &str) -> Option<u64> {
     step.op().get(name).and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok())
 }
 
@@ -69,6 +70,10 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Trace, Diagnostic<'
     if step.stage() == Stage::Lowered {
         let arena = placing::read_back(&problem, step, module, &schedule, &trace)?;
         check_no_overlap(&arena).map_err(|misplaced| refuse(format!("S7: {misplaced}")))?;
+        if let Some(budget) = budget.filter(|&budget| arena.size > budget) {
+            let (arena, budget) = (readable(arena.size), readable(budget));
+            return Err(refuse(format!("S7: an arena of {arena} does not fit the budget of {budget}")));
+        }
     }
     Ok(trace)
 }
