@@ -36,6 +36,12 @@ impl Limits {
     /// Until it is solved.
     pub const NONE: Self = Self { cutoff: u64::MAX, floor: 0, nodes: u64::MAX, deadline: None };
 
+    /// When to stop preparing and to begin: after a quarter of the time.
+    fn probing(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 4)
+    }
+
     pub(crate) fn passed(&self, nodes: u64) -> bool {
         nodes >= self.nodes || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
@@ -114,7 +120,7 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
         frontier::Found::Wide => {}
     }
     let mut fixed = vec![Fixed::Free; cut.nodes.len()];
-    fixed_by_price(cut, &mut network, &mut fixed, root.price, search.goal);
+    fixed_by_price(cut, &mut network, &mut fixed, root.price, search.goal, limits.probing());
     open.push(Open { bound, order: 0, price: root.price, fixed });
     let mut nodes = 1;
     while let Some(top) = open.peek() {
@@ -256,10 +262,21 @@ impl Search<'_> {
     }
 }
 
-/// Fixes every node whose other side brings the bound at this price to `goal`: no solution below `goal` takes it.
-pub(crate) fn fixed_by_price(cut: &Cut, network: &mut Network, fixed: &mut [Fixed], price: Price, goal: u64) {
+/// Fixes every node whose other side brings the bound at this price to `goal`: no solution below `goal` takes it. A flow per
+/// node, which takes seconds in a large network; what is not probed by the deadline stays free.
+pub(crate) fn fixed_by_price(
+    cut: &Cut,
+    network: &mut Network,
+    fixed: &mut [Fixed],
+    price: Price,
+    goal: u64,
+    deadline: Option<Instant>,
+) {
     let Some((_, choice)) = network.evaluate(cut, fixed, price) else { return };
     for node in (0..fixed.len()).filter(|&node| !cut.nodes[node].barred) {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return;
+        }
         let (same, other) =
             if choice.again[node] { (Fixed::Again, Fixed::Never) } else { (Fixed::Never, Fixed::Again) };
         fixed[node] = other;

@@ -56,6 +56,7 @@ mod tape;
 mod tape_tests;
 mod task;
 
+pub use packed::packing_time;
 pub use pareto::pareto;
 pub use record::{REVISION, Record, question};
 pub use request::{Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop};

@@ -106,7 +106,7 @@ impl<'a> Program<'a> {
                 let mut network = Network::new(&cut);
                 let mut fixed = vec![Fixed::Free; cut.nodes.len()];
                 let relaxation = relax(&cut, &mut network, &fixed, None, u64::MAX);
-                fixed_by_price(&cut, &mut network, &mut fixed, relaxation.price, cutoff);
+                fixed_by_price(&cut, &mut network, &mut fixed, relaxation.price, cutoff, None);
                 for (node, fixed) in cut.nodes.iter().zip(&fixed) {
                     // What never runs after this cut never does after a later one.
                     never[node.id.index()] |= *fixed == Fixed::Never;

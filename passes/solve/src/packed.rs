@@ -25,8 +25,6 @@ const ATTEMPTS: u32 = 5;
 const FIRST: (f64, f64) = (0.85, 0.45);
 /// Larger graphs are taken to pack well without a look.
 const PROBED: usize = 3000;
-/// What packing a plan takes, per 2^20 pairs of nodes.
-const PACKING_TIME: Duration = Duration::from_millis(3);
 /// The effort of a second packing of the same plan, in efforts of the first.
 const PATIENCE: u64 = 8;
 /// Arenas larger than the budget by more than one in so many are not packed twice.
@@ -36,6 +34,14 @@ const RESERVES: [u64; 3] = [980, 940, 880];
 const RESERVE_TIME: f64 = 0.02;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
+
+/// What packing one plan of so many nodes takes, about; nothing to speak of below a thousand. Who packs after solving leaves
+/// this much of a time limit.
+pub fn packing_time(nodes: usize) -> Duration {
+    /// Per 2^20 pairs of nodes.
+    const PER_PAIRS: Duration = Duration::from_millis(3);
+    PER_PAIRS.saturating_mul(u32::try_from(nodes.saturating_pow(2) >> 20).unwrap_or(u32::MAX))
+}
 
 /// Plans a step so that its arena is within the budget.
 pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
@@ -55,8 +61,7 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         easy = arena.size == arena.lower_bound;
     }
     let left = packer.clock.left();
-    let packing = PACKING_TIME.saturating_mul(u32::try_from(nodes.pow(2) >> 20).unwrap_or(u32::MAX));
-    let share = (left - packing.min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
+    let share = (left - packing_time(nodes).min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
     let logical = Request { addresses: None, ..request.clone() };
     let mut first = solve_logical(&Request { time_limit: share, ..logical.clone() });
     let found =

@@ -116,12 +116,13 @@ impl Repair {
         clock: &Clock,
     ) -> bool {
         self.inserted.clear();
+        let mut trials = 0u32;
         // Every round evicts one instance; a sequence that needs more rounds than this is going in circles.
-        for round in 0..6 * tape.model.len() + 200 {
+        for _ in 0..6 * tape.model.len() + 200 {
             if tape.peak() <= self.budget {
                 return true;
             }
-            if tape.cost() > taste.cost_limit || (round % 16 == 15 && clock.expired()) {
+            if tape.cost() > taste.cost_limit {
                 return false;
             }
             let worst = tape.tree().first_most();
@@ -130,6 +131,10 @@ impl Repair {
             // The same candidates serve until half of the excess is gone; then gains have changed too much.
             let (node, enough) = (tape.node_at(worst), (tape.peak() + self.budget) / 2);
             loop {
+                trials += 1;
+                if trials.is_multiple_of(16) && clock.expired() {
+                    return false;
+                }
                 match self.evict_one(tape, worst) {
                     Evicted::One => {}
                     Evicted::Moved => break,

@@ -24,6 +24,8 @@
 //! Source: Beaumont et al., "Optimal re-materialization strategies for heterogeneous chains", ACM TOMS 2024. Revolve:
 //! Griewank and Walther, 2000. Not here: chains within a block, offloading.
 
+use std::collections::HashSet;
+
 use rk_plan::{Bytes, Graph, Sequence, Time, ValueId, judge};
 
 use crate::blocks::{Block, chain, ids};
@@ -152,23 +154,24 @@ fn stage(graph: &Graph, options: Vec<Vec<ValueId>>, block: Block) -> Stage {
 
 /// The most bytes while a block runs forward and keeps some of its values, without what it reads from outside.
 fn forward_peak(graph: &Graph, block: &Block, kept: &[ValueId]) -> u64 {
+    let kept: HashSet<ValueId> = kept.iter().copied().collect();
+    let begin = block.forward.start;
+    // What is no longer needed after each node.
+    let mut dies = vec![0u64; block.forward.len()];
     let (mut live, mut peak) = (0u64, 0u64);
-    let mut alive: Vec<ValueId> = Vec::new();
     for position in block.forward.clone() {
         let node = &graph.nodes()[position];
         for &value in &node.writes {
-            live += graph.value(value).bytes.0;
-            alive.push(value);
+            let bytes = graph.value(value).bytes.0;
+            live += bytes;
+            let readers = graph.readers(value).iter().map(|reader| reader.index());
+            let last = readers.filter(|&reader| reader < block.forward.end).max().unwrap_or(position);
+            if !kept.contains(&value) {
+                dies[last - begin] += bytes;
+            }
         }
         peak = peak.max(live + node.workspace.0);
-        alive.retain(|&value| {
-            let last = graph.readers(value).iter().map(|reader| reader.index());
-            let needed =
-                last.filter(|&reader| reader < block.forward.end).max().is_some_and(|last| last > position);
-            let stays = needed || kept.contains(&value);
-            live -= if stays { 0 } else { graph.value(value).bytes.0 };
-            stays
-        });
+        live -= dies[position - begin];
     }
     peak
 }
@@ -176,6 +179,7 @@ fn forward_peak(graph: &Graph, block: &Block, kept: &[ValueId]) -> u64 {
 /// Time run again and the most bytes on the way back, without what is read from outside the block.
 fn backward(graph: &Graph, block: &Block, kept: &[ValueId], gradients: u64) -> (u64, u64) {
     let mut player = Player::new(graph);
+    let kept: HashSet<ValueId> = kept.iter().copied().collect();
     player.here.iter_mut().for_each(|here| *here = true);
     for node in ids(block.forward.clone()) {
         for &value in &graph.node(node).writes {
@@ -201,24 +205,27 @@ fn backward(graph: &Graph, block: &Block, kept: &[ValueId], gradients: u64) -> (
             last[value.index()] = if leaves { usize::MAX } else { last[value.index()] };
         }
     }
-    let mut alive: Vec<ValueId> = kept.to_vec();
-    let mut live: u64 = kept.iter().map(|&value| graph.value(value).bytes.0).sum();
+    // Each value comes once and goes after its last use.
+    let bytes = |value: ValueId| graph.value(value).bytes.0;
+    let mut came = vec![false; last.len()];
+    let mut dies = vec![0u64; runs.len().max(1)];
+    let mut come = |value: ValueId, dies: &mut Vec<u64>| {
+        let is_new = !std::mem::replace(&mut came[value.index()], true);
+        if let Some(dying) = dies.get_mut(last[value.index()]).filter(|_| is_new) {
+            *dying += bytes(value);
+        }
+        if is_new { bytes(value) } else { 0 }
+    };
+    let mut live: u64 = kept.iter().map(|&value| come(value, &mut dies)).sum();
     let (mut peak, mut time) = (live + gradients, 0);
     for (step, &node) in runs.iter().enumerate() {
         let about = graph.node(node);
         for &value in about.writes.iter().filter(|&&value| inside(value)) {
-            if !alive.contains(&value) {
-                live += graph.value(value).bytes.0;
-                alive.push(value);
-            }
+            live += come(value, &mut dies);
         }
         time += if block.backward.contains(&node.index()) { 0 } else { about.time.0 };
         peak = peak.max(live + gradients + about.workspace.0);
-        alive.retain(|&value| {
-            let stays = last[value.index()] > step;
-            live -= if stays { 0 } else { graph.value(value).bytes.0 };
-            stays
-        });
+        live -= dies[step];
     }
     (time, peak)
 }

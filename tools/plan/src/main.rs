@@ -23,7 +23,7 @@ use clap::Parser;
 use rk_cache::Cache;
 use rk_plan::arena::ALIGNMENT;
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
-use rk_solve::{Addresses, Outcome, Request, Solver, Status};
+use rk_solve::{Addresses, Outcome, Request, Solver, Status, packing_time};
 
 use crate::report::Report;
 
@@ -175,7 +175,7 @@ fn cached(cache: &Cache, request: &mut Request) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The part of the time limit that is left for the last packing and the report.
+/// The part of the time limit that is left for the report; a large graph needs more of it for the last packing.
 const PACKING: f64 = 0.02;
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
@@ -187,9 +187,11 @@ fn addresses(base: &Trace, arguments: &Arguments) -> Addresses {
 }
 
 fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Arguments) -> Request<'a> {
+    let time = arguments.time_limit.mul_f64(1.0 - PACKING);
+    let packing = if arguments.fit == Fit::Peak { packing_time(graph.len()) } else { Duration::ZERO };
     Request {
         solver: arguments.solver,
-        time_limit: arguments.time_limit.mul_f64(1.0 - PACKING),
+        time_limit: time - packing.min(time / 2),
         seed: arguments.seed,
         threads: arguments.threads as usize,
         addresses: (arguments.fit == Fit::Arena).then(|| addresses(base, arguments)),

@@ -14,7 +14,8 @@
 
 use super::{Item, SplitMix, height};
 
-/// Pairs of items that live at the same time beyond which nothing is squeezed: they are held in memory, 4 bytes each.
+/// Pairs of items that live at the same time beyond which nothing is squeezed: they are held in memory, 4 bytes each. Finding
+/// them counts as effort, a comparison each.
 const MOST_PAIRS: usize = 20_000_000;
 /// The offset of an item that waits.
 const WAITS: u64 = u64::MAX;
@@ -32,7 +33,7 @@ pub(super) fn squeeze(
     effort: u64,
 ) -> Vec<u64> {
     let mut least = height(items, &offsets);
-    let Some(mut state) = (least > lower_bound).then(|| Squeeze::new(items)).flatten() else {
+    let Some(mut state) = (least > lower_bound).then(|| Squeeze::new(items, effort)).flatten() else {
         return offsets;
     };
     // Heights below this one were given up on.
@@ -89,18 +90,20 @@ struct Near {
 }
 
 impl<'a> Squeeze<'a> {
-    fn new(items: &'a [Item]) -> Option<Self> {
+    fn new(items: &'a [Item], effort: u64) -> Option<Self> {
+        let most_pairs = usize::try_from(effort).map_or(MOST_PAIRS, |effort| effort.min(MOST_PAIRS));
+        let neighbours = neighbours(items, most_pairs)?;
         let most = items.iter().map(|item| u128::from(item.size)).max().unwrap_or(0).max(1);
         let bulk = items.iter().map(|item| 1 + (u128::from(item.size) * (LARGEST - 1) / most) as u64);
         Some(Self {
             items,
-            neighbours: neighbours(items)?,
+            spent: neighbours.iter().map(|list| list.len() as u64).sum(),
+            neighbours,
             bulk: bulk.collect(),
             offsets: vec![WAITS; items.len()],
             refused: vec![1; items.len()],
             waiting: Vec::new(),
             random: SplitMix(0x5eed),
-            spent: 0,
             near: Vec::new(),
             ends: Vec::new(),
         })
@@ -213,8 +216,8 @@ impl<'a> Squeeze<'a> {
     }
 }
 
-/// The items that live at the same time as each, unless there are more than [`MOST_PAIRS`].
-fn neighbours(items: &[Item]) -> Option<Vec<Vec<u32>>> {
+/// The items that live at the same time as each, unless there are more of them than `most`.
+fn neighbours(items: &[Item], most: usize) -> Option<Vec<Vec<u32>>> {
     let mut by_start: Vec<u32> =
         (0..items.len() as u32).filter(|&item| items[item as usize].size > 0).collect();
     by_start.sort_by_key(|&item| (items[item as usize].start, item));
@@ -223,7 +226,7 @@ fn neighbours(items: &[Item]) -> Option<Vec<Vec<u32>>> {
     for item in by_start {
         alive.retain(|&other| items[other as usize].end >= items[item as usize].start);
         count += 2 * alive.len();
-        if count > MOST_PAIRS {
+        if count > most {
             return None;
         }
         for &other in &alive {
