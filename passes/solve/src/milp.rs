@@ -165,7 +165,12 @@ impl Milp {
         if options.limit.is_zero() || self.columns.is_empty() {
             return Answer::nothing(End::Failed);
         }
-        let Some(bytes) = child::run(options.limit, || self.solve_here(options)) else {
+        let job = || self.solve_here(options);
+        #[cfg(test)]
+        let fault = faults::current();
+        #[cfg(test)]
+        let job = || fault.map_or_else(job, |fault| fault.commit(self.columns.len()));
+        let Some(bytes) = child::run(options.limit, job) else {
             return Answer::nothing(End::Failed);
         };
         self.check(&bytes, options.relaxed)
@@ -300,6 +305,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 #[cfg(unix)]
 mod child;
+#[cfg(test)]
+mod faults;
 
 #[cfg(not(unix))]
 mod child {
