@@ -166,6 +166,35 @@ impl Components {
         sum
     }
 
+    /// The sum over the distinct components next to any of `storages`, without the time of `own`: those are computed
+    /// again in one run with them, and that is counted where the run is.
+    pub fn around_group(&mut self, tables: &Tables, storages: &[u32], own: &[u32]) -> i64 {
+        self.turn += 1;
+        let mut sum = 0;
+        for &storage in storages {
+            for neighbor in tables.evicted_neighbors(storage) {
+                let root = self.root(self.node[neighbor as usize]) as usize;
+                if self.counted[root] != self.turn {
+                    self.counted[root] = self.turn;
+                    sum += self.value[root];
+                }
+            }
+        }
+        if sum == 0 {
+            return 0;
+        }
+        for &storage in own {
+            let Some(&node) = self.node.get(storage as usize) else { continue };
+            if node != NONE {
+                let root = self.root(node) as usize;
+                if self.counted[root] == self.turn {
+                    sum -= tables.compute[storage as usize] as i64;
+                }
+            }
+        }
+        sum.max(0)
+    }
+
     /// Whether every numerator is at least the storage's own time.
     pub fn bounded_below(&self) -> bool {
         !self.went_negative

@@ -99,6 +99,12 @@ impl Heuristic {
         self.name
     }
 
+    /// Whether values can be weighed as a group; see [`crate::Online::segments`]. Neighbourhoods are known for that as
+    /// components only.
+    pub fn weighs_segments(&self) -> bool {
+        matches!(self.numerator, Component | Own | One | LastAccess)
+    }
+
     /// Whether two runs with different seeds may differ.
     pub fn is_random(&self) -> bool {
         self.numerator == Random

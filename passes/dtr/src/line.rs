@@ -30,11 +30,13 @@ pub(crate) enum Line<'a> {
         index: i64,
     },
     Call {
+        operator: Text<'a>,
         args: Vec<Text<'a>>,
         results: Vec<Text<'a>>,
         time: u64,
     },
     Mutate {
+        operator: Text<'a>,
         args: Vec<Text<'a>>,
         written: Vec<i64>,
         time: u64,
@@ -182,11 +184,13 @@ pub(crate) fn parse(text: &[u8], started: bool) -> Result<Line<'_>, Reason> {
             Line::Alias { name: need(fields.name, kind, "NAME")?, index }
         }
         "CALL" => Line::Call {
+            operator: operator(fields.name),
             args: texts(fields.args.ok_or(missing("ARGS"))?),
             results: texts(fields.result.ok_or(missing("RESULT"))?),
             time: natural(fields.time.ok_or(missing("TIME"))?, "TIME")?,
         },
         "MUTATE" => Line::Mutate {
+            operator: operator(fields.name),
             args: texts(fields.args.ok_or(missing("ARGS"))?),
             written: fields.mutate.ok_or(missing("MUTATE"))?,
             time: natural(fields.time.ok_or(missing("TIME"))?, "TIME")?,
@@ -205,6 +209,11 @@ fn need<'a>(
     key: &'static str,
 ) -> Result<Text<'a>, Reason> {
     Ok(word.ok_or(Reason::Missing { instruction, key })?.0)
+}
+
+/// The name of an operator says nothing about what a run costs, so that it may be missing.
+fn operator(word: Option<Word<'_>>) -> Text<'_> {
+    word.map_or(Cow::Borrowed(""), |word| word.0)
 }
 
 fn texts(words: Vec<Word<'_>>) -> Vec<Text<'_>> {

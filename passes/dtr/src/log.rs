@@ -82,7 +82,14 @@ pub enum Reason {
 #[derive(Debug)]
 enum Pending {
     Constant(String),
-    Call { cost: Nanos, args: Vec<TensorId>, results: Vec<String>, outputs: Vec<Output>, size: Option<Bytes> },
+    Call {
+        operator: u32,
+        cost: Nanos,
+        args: Vec<TensorId>,
+        results: Vec<String>,
+        outputs: Vec<Output>,
+        size: Option<Bytes>,
+    },
 }
 
 /// Reads a log.
@@ -94,6 +101,8 @@ pub struct LogReader {
     bound: Vec<TensorId>,
     /// Per tensor the references that its names hold.
     live: Vec<i64>,
+    /// Numbers of operators, by name, from 1.
+    operators: HashMap<String, u32>,
     pending: Option<Pending>,
     started: bool,
     lines: u64,
@@ -160,17 +169,21 @@ impl LogReader {
                 self.pending = Some(Pending::Constant(name.into_owned()));
                 Ok(())
             }
-            Line::Call { args, results, time } => {
+            Line::Call { operator, args, results, time } => {
                 let args = args.iter().map(|name| self.tensor(name)).collect::<Result<_, _>>()?;
                 let results: Vec<_> = results.into_iter().map(|name| name.into_owned()).collect();
                 if results.is_empty() {
                     return Err(Reason::NoResult("CALL"));
                 }
                 let cost = Nanos(time);
-                self.pending = Some(Pending::Call { cost, args, results, outputs: Vec::new(), size: None });
+                let (operator, outputs) = (self.operator(&operator), Vec::new());
+                self.pending = Some(Pending::Call { operator, cost, args, results, outputs, size: None });
                 Ok(())
             }
-            Line::Mutate { args, written, time } => self.mutate(&args, &written, Nanos(time)),
+            Line::Mutate { operator, args, written, time } => {
+                let operator = self.operator(&format!("{operator} {written:?}"));
+                self.mutate(operator, &args, &written, Nanos(time))
+            }
             Line::Copy { dst, src } => {
                 let tensor = self.tensor(&src)?;
                 self.bind(&dst, tensor);
@@ -206,13 +219,15 @@ impl LogReader {
                 self.live.push(1);
                 self.bind(&constant, tensor);
             }
-            (Pending::Call { cost, args, results, outputs, size: None }, Line::Memory { name, size })
-                if *name == results[outputs.len()] =>
-            {
-                self.pending = Some(Pending::Call { cost, args, results, outputs, size: Some(Bytes(*size)) });
+            (
+                Pending::Call { operator, cost, args, results, outputs, size: None },
+                Line::Memory { name, size },
+            ) if *name == results[outputs.len()] => {
+                let size = Some(Bytes(*size));
+                self.pending = Some(Pending::Call { operator, cost, args, results, outputs, size });
             }
             (
-                Pending::Call { cost, args, results, mut outputs, size: Some(size) },
+                Pending::Call { operator, cost, args, results, mut outputs, size: Some(size) },
                 Line::Alias { name, index },
             ) if *name == results[outputs.len()] => {
                 outputs.push(match u32::try_from(*index) {
@@ -224,10 +239,11 @@ impl LogReader {
                     }
                 });
                 if outputs.len() < results.len() {
-                    self.pending = Some(Pending::Call { cost, args, results, outputs, size: None });
+                    let size = None;
+                    self.pending = Some(Pending::Call { operator, cost, args, results, outputs, size });
                     return Ok(());
                 }
-                let first = self.builder.call(cost, &args, &outputs)?;
+                let first = self.builder.call_of(operator, cost, &args, &outputs)?;
                 for (offset, name) in results.iter().enumerate() {
                     self.live.push(1);
                     self.bind(name, TensorId(first.0 + offset as u32));
@@ -239,7 +255,13 @@ impl LogReader {
     }
 
     /// An in-place call is a pure one that makes whole new storages, to which the written names then belong.
-    fn mutate(&mut self, names: &[line::Text<'_>], written: &[i64], cost: Nanos) -> Result<(), Reason> {
+    fn mutate(
+        &mut self,
+        operator: u32,
+        names: &[line::Text<'_>],
+        written: &[i64],
+        cost: Nanos,
+    ) -> Result<(), Reason> {
         let args: Vec<_> = names.iter().map(|name| self.tensor(name)).collect::<Result<_, _>>()?;
         let mut places = Vec::with_capacity(written.len());
         for &index in written {
@@ -252,7 +274,7 @@ impl LogReader {
         }
         let outputs: Vec<_> =
             places.iter().map(|&place| Output::Fresh(self.builder.storage_bytes(args[place]))).collect();
-        let first = self.builder.call(cost, &args, &outputs)?;
+        let first = self.builder.call_of(operator, cost, &args, &outputs)?;
         for (offset, &place) in places.iter().enumerate() {
             let old = self.tensor(&names[place])?;
             self.live.push(1);
@@ -261,6 +283,15 @@ impl LogReader {
             self.builder.step(Step::Release(old))?;
         }
         Ok(())
+    }
+
+    fn operator(&mut self, name: &str) -> u32 {
+        if let Some(&known) = self.operators.get(name) {
+            return known;
+        }
+        let number = self.operators.len() as u32 + 1;
+        self.operators.insert(name.to_owned(), number);
+        number
     }
 
     fn tensor(&self, name: &str) -> Result<TensorId, Reason> {

@@ -30,6 +30,7 @@ impl<W: World> Runtime<W> {
         for &tensor in tensors {
             self.touch(self.tables.storage_of(tensor).0);
         }
+        self.replay_for(tensors)?;
         // Those with a value first, so that making the others cannot evict them.
         let late: Vec<usize> = (0..tensors.len()).filter(|&p| !self.has_value(tensors[p])).collect();
         for place in (0..tensors.len()).filter(|place| !late.contains(place)) {
@@ -337,11 +338,17 @@ impl<W: World> Runtime<W> {
             }
             self.tables.unlist(output);
             if last {
+                if let Some(segments) = &mut self.segments {
+                    segments.forgotten(storage);
+                }
                 self.search.forgotten(&self.tables, storage);
                 self.tables.free_storage(storage);
             }
         }
         self.overwritten.remove(&call);
+        if let Some(segments) = &mut self.segments {
+            segments.forgotten_call(call);
+        }
         self.world.forget(CallId(call), TensorId(outputs.start), outputs.len());
         self.tables.free_call(call);
     }

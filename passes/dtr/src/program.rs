@@ -24,6 +24,8 @@ pub enum Step {
 /// One operator call, borrowed from its program.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
+    /// Which operator it calls, by a number that the builder gave; 0 for all whose operator is not known.
+    pub operator: u32,
     /// What one run of it takes.
     pub cost: Nanos,
     /// What it reads, with repetitions.
@@ -36,6 +38,7 @@ pub struct Call<'a> {
 
 #[derive(Clone, Debug)]
 struct Record {
+    operator: u32,
     cost: Nanos,
     args_end: u32,
     outputs_end: u32,
@@ -62,8 +65,9 @@ impl Program {
             Some(before) => (self.calls[before].args_end, self.calls[before].outputs_end),
             None => (0, 0),
         };
-        let Record { cost, args_end, outputs_end } = self.calls[index];
+        let Record { operator, cost, args_end, outputs_end } = self.calls[index];
         Call {
+            operator,
             cost,
             args: &self.args[first_arg as usize..args_end as usize],
             outputs: &self.outputs[first_output as usize..outputs_end as usize],
@@ -151,6 +155,23 @@ impl Builder {
     /// # Panics
     /// If an argument does not exist yet, a view names no argument, or there is no output.
     pub fn call(&mut self, cost: Nanos, args: &[TensorId], outputs: &[Output]) -> Result<TensorId, TooLarge> {
+        self.call_of(0, cost, args, outputs)
+    }
+
+    /// As [`Self::call`], of an operator: any number, equal for equal operators.
+    ///
+    /// # Errors
+    /// [`TooLarge`], if a limit is passed.
+    ///
+    /// # Panics
+    /// As [`Self::call`].
+    pub fn call_of(
+        &mut self,
+        operator: u32,
+        cost: Nanos,
+        args: &[TensorId],
+        outputs: &[Output],
+    ) -> Result<TensorId, TooLarge> {
         assert!(!outputs.is_empty(), "a call needs an output");
         let first = self.program.outputs.len();
         assert!(args.iter().all(|a| a.index() < first), "a call reads a later tensor");
@@ -173,7 +194,12 @@ impl Builder {
         self.program.outputs.extend_from_slice(outputs);
         let id = CallId(self.program.calls.len() as u32);
         let args_end = self.program.args.len() as u32;
-        self.program.calls.push(Record { cost, args_end, outputs_end: (first + outputs.len()) as u32 });
+        self.program.calls.push(Record {
+            operator,
+            cost,
+            args_end,
+            outputs_end: (first + outputs.len()) as u32,
+        });
         self.step(Step::Compute(id))?;
         Ok(TensorId(first as u32))
     }

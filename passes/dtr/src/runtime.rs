@@ -10,6 +10,7 @@ use crate::banish::Banishing;
 use crate::heuristic::Policy;
 use crate::pool::Pool;
 use crate::search::{Scan, Search};
+use crate::segments::Segments;
 use crate::tables::{Output, Tables};
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use crate::world::{Counters, Locked, LockedSet, Options, Run, Stop, World};
@@ -40,6 +41,8 @@ pub struct Runtime<W> {
     pub(crate) pool: Pool,
     pub(crate) search: Search,
     banishing: Option<Banishing>,
+    /// Recurring segments, if they are looked for.
+    pub(crate) segments: Option<Segments>,
     pub(crate) counters: Counters,
     frames: Vec<Frame>,
     missing: Vec<u32>,
@@ -58,9 +61,12 @@ impl<W: World> Runtime<W> {
     /// A runtime with nothing in memory.
     ///
     /// # Panics
-    /// If the policy does not support the heuristic: ask [`Policy::supports`] first.
+    /// If the policy does not support the heuristic: ask [`Policy::supports`] first. If segments are wanted with another
+    /// policy than the eager one, or a heuristic that does not weigh them: see [`crate::Heuristic::weighs_segments`].
     pub fn new(options: Options, world: W) -> Self {
-        let Options { heuristic, policy, .. } = options;
+        let Options { heuristic, policy, online, .. } = options;
+        let can_group = policy == Policy::Eager && heuristic.weighs_segments();
+        assert!(can_group || !online.segments, "{policy} and {heuristic} know no segments");
         assert!(policy.supports(heuristic), "{policy} does not support {heuristic}");
         Self {
             options,
@@ -70,6 +76,7 @@ impl<W: World> Runtime<W> {
             pool: Pool::default(),
             search: Search::new(&options),
             banishing: (policy == Policy::Banish).then(Banishing::default),
+            segments: online.segments.then(Segments::default),
             counters: Counters { clock: Nanos(1), ..Counters::default() },
             frames: Vec::new(),
             missing: Vec::new(),
@@ -129,6 +136,10 @@ impl<W: World> Runtime<W> {
     /// [`Stop`], after which the runtime must not be used any more; its counters are those of the moment.
     pub fn compute(&mut self, call: CallId) -> Result<(), Stop<W::Error>> {
         let outputs = self.tables.calls[call.index()].outputs.clone();
+        if self.segments.is_some() {
+            let args = self.tables.args(call.0).to_vec();
+            self.replay_for(&args)?;
+        }
         self.materialize(outputs.start, false)?;
         for output in outputs {
             self.touch(self.tables.tensors[output as usize].storage);
@@ -155,6 +166,9 @@ impl<W: World> Runtime<W> {
         let storage = self.tables.storage_of(tensor).0;
         self.tables.external[storage as usize] -= 1;
         if self.tables.external[storage as usize] == 0 {
+            if let Some(segments) = &mut self.segments {
+                segments.released(storage);
+            }
             if self.banishing.is_some() {
                 return self.try_banish(storage);
             }
@@ -308,16 +322,14 @@ impl<W: World> Runtime<W> {
     pub fn make_room(&mut self, wanted: Bytes) -> Result<(), Stop<W::Error>> {
         let budget = self.options.budget;
         while self.counters.memory.0 + wanted.0 > budget.0 {
-            let victim = self.search.victim(&self.tables, &self.pool, self.counters.clock.0);
-            let Some(victim) = victim else {
+            if !self.evict_one() {
                 let in_use = self.counters.memory;
                 if self.options.online.overshoot && in_use <= budget {
                     return Ok(());
                 }
                 let locked = Box::new(self.locked());
                 return Err(Stop::OutOfMemory { wanted, in_use, budget, locked });
-            };
-            self.evict(victim);
+            }
         }
         Ok(())
     }
@@ -354,8 +366,9 @@ impl<W: World> Runtime<W> {
                 self.arrived.push(storage);
             }
         }
-        for &storage in &self.arrived {
-            if self.tables.locks[storage as usize] == 0 {
+        for place in 0..self.arrived.len() {
+            let storage = self.arrived[place];
+            if self.tables.locks[storage as usize] == 0 && !self.is_grouped(storage) {
                 let s = storage as usize;
                 let floor = self.search.floor(&self.tables, storage);
                 self.pool.push(storage, self.tables.size[s], self.tables.stamp[s], floor);
@@ -445,7 +458,7 @@ impl<W: World> Runtime<W> {
     pub(crate) fn unlock(&mut self, storage: u32) {
         let s = storage as usize;
         self.tables.locks[s] -= 1;
-        if self.tables.locks[s] == 0 && self.tables.resident[s] {
+        if self.tables.locks[s] == 0 && self.tables.resident[s] && !self.is_grouped(storage) {
             self.pool.push(
                 storage,
                 self.tables.size[s],

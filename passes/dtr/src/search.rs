@@ -11,6 +11,7 @@ use crate::heuristic::{Heuristic, Numerator, Policy};
 use crate::pool::{Entry, Pool};
 use crate::quotient::quotient;
 use crate::regions::Regions;
+use crate::segments::Group;
 use crate::tables::{Output, Tables};
 use crate::units::TensorId;
 use crate::walks::{Reach, Walks};
@@ -144,14 +145,14 @@ impl Search {
         }
     }
 
-    /// The storage to evict next, or `None` if the pool is empty.
-    pub fn victim(&mut self, tables: &Tables, pool: &Pool, clock: u64) -> Option<u32> {
+    /// The storage to evict next and its score, or `None` if the pool is empty.
+    pub fn victim(&mut self, tables: &Tables, pool: &Pool, clock: u64) -> Option<(u32, f64)> {
         if self.heuristic.is_random() {
             if pool.is_empty() {
                 return None;
             }
             self.evals += 1;
-            return pool.nth(self.rng.random_range(0..pool.len()));
+            return Some((pool.nth(self.rng.random_range(0..pool.len()))?, 0.0));
         }
         let (mut best, mut victim) = (f64::INFINITY, None);
         let prune = self.may_prune();
@@ -181,7 +182,38 @@ impl Search {
             None => pool.len() as u64,
             Some(at) => pool.entries()[..=at].iter().filter_map(Entry::storage).count() as u64,
         };
-        victim
+        Some((victim?, best))
+    }
+
+    /// The score of values of a segment, whose storages are `own`, that are dropped together and computed again together;
+    /// and whether all that they were made from or are read by is in memory, but for the segment's own. `None` if the
+    /// score is above the bound whatever is in memory.
+    pub fn group_score(
+        &mut self,
+        tables: &Tables,
+        group: &Group,
+        own: &[u32],
+        clock: u64,
+        bound: f64,
+    ) -> Option<(f64, bool)> {
+        self.evals += 1;
+        let size = if self.heuristic.by_size { group.bytes } else { 1 };
+        let staleness = if self.heuristic.by_staleness { clock - group.stamp } else { 1 };
+        let denominator = u128::from(size) * u128::from(staleness);
+        let (mut numerator, mut around) = (group.cost as i64, 0);
+        match (self.heuristic.numerator, &mut self.memory) {
+            (_, Memory::Components(components)) => {
+                if numerator as f64 > bound * denominator as f64 {
+                    return None;
+                }
+                around = components.around_group(tables, &group.storages, own);
+                numerator += around;
+            }
+            (Numerator::LastAccess, _) => return Some((group.stamp as f64, true)),
+            (Numerator::One, _) => numerator = 1,
+            _ => (),
+        }
+        Some((quotient(numerator, denominator), around == 0))
     }
 
     fn may_prune(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::heuristic::{Heuristic, Policy};
 use crate::program::{Program, Step};
 use crate::runtime::Runtime;
 use crate::search::Scan;
+use crate::segments::SegmentCounters;
 use crate::units::{Bytes, Nanos};
 use crate::world::{Counters, Online, Options, Stop, World};
 use std::fmt;
@@ -49,6 +50,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// Metadata accesses by the reference's count; complete after a full scan only.
     pub accesses: u64,
+    /// What was recognised, if segments were looked for.
+    pub segments: Option<SegmentCounters>,
 }
 
 /// What ratios refer to: the program without any limit, every value freed for ever when it dies.
@@ -113,7 +116,12 @@ pub fn simulate(program: &Program, options: &Options) -> Outcome {
         Err(Stop::Thrashed { .. }) => Status::Thrashed,
         Err(Stop::World(never)) => match never {},
     };
-    Outcome { status, counters: runtime.counters(), accesses: runtime.accesses() }
+    Outcome {
+        status,
+        counters: runtime.counters(),
+        accesses: runtime.accesses(),
+        segments: runtime.segments(),
+    }
 }
 
 /// Walks the steps of a program through a fresh runtime.
@@ -127,6 +135,9 @@ pub fn replay<W: World>(program: &Program, runtime: &mut Runtime<W>) -> Result<(
                 let call = program.call(id);
                 let linked = runtime.link(call.cost, call.args, call.outputs);
                 runtime.compute(linked)?;
+                if !(call.args.is_empty() && call.cost == Nanos(0)) {
+                    runtime.observe(linked, u64::from(call.operator));
+                }
             }
             Step::Get(tensor) => runtime.get(tensor),
             Step::Pin(tensor) => runtime.pin(tensor)?,

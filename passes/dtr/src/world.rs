@@ -90,11 +90,14 @@ pub struct Online {
     pub overshoot: bool,
     /// The time of a call is the shortest ever measured, not that of its first run.
     pub learn: bool,
+    /// Recurring segments are planned once and weighed as a whole; see [`crate::Runtime::observe`] and
+    /// [`Heuristic::weighs_segments`].
+    pub segments: bool,
 }
 
 impl Online {
-    /// All switches on.
-    pub const ON: Self = Self { forget: true, overshoot: true, learn: true };
+    /// All switches on but segments.
+    pub const ON: Self = Self { forget: true, overshoot: true, learn: true, segments: false };
 }
 
 /// A storage that cannot be evicted at the moment.

@@ -269,6 +269,24 @@ proptest! {
             }
             prop_assert_eq!(outcome, simulate(&program, &options), "the same seed gives the same run");
         }
+        // The same with segments, on the program over and over, so that there are some.
+        let heuristic = Heuristic::ALL[which];
+        if heuristic.weighs_segments() {
+            let program = self::program(&[&events[..]; 4].concat());
+            let baseline = Baseline::of(&program);
+            let options = baseline.options(heuristic, Policy::Eager, ratio);
+            let limit = Nanos(options.remat_limit.0.min(1 << 40));
+            let online = Online { segments: true, ..Online::default() };
+            let options = Options { remat_limit: limit, online, ..options };
+            let outcome = simulate(&program, &options);
+            let counters = outcome.counters;
+            prop_assert_eq!(counters.clock, Nanos(1 + counters.model.0 + counters.remat.0));
+            prop_assert!(counters.max_memory <= options.budget);
+            prop_assert!(outcome.status != Status::Ok || counters.model == baseline.compute);
+            let found = outcome.segments.unwrap_or_default();
+            prop_assert!(found.covered <= found.calls && found.classes <= found.instances);
+            prop_assert_eq!(outcome, simulate(&program, &options));
+        }
     }
 
     /// Calls that are linked after their first run, as an online world does it, are the same to every heuristic that

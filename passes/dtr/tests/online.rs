@@ -71,6 +71,7 @@ fn call(
     let call = runtime.record(Nanos(took), args, outputs);
     let first = runtime.first_output(call);
     runtime.world_mut().store(first, outputs.len());
+    runtime.observe(call, took);
     runtime.let_go(args);
     runtime.trim()?;
     Ok(first)
@@ -111,8 +112,16 @@ fn step(runtime: &mut Runtime<Checked>, weight: TensorId, layers: usize) -> Resu
 
 #[test]
 fn nothing_is_left_of_ten_thousand_steps() {
-    for heuristic in [Heuristic::DTR_EQ, Heuristic::DTR, Heuristic::LRU] {
-        let mut runtime = Runtime::new(options(heuristic, 64), Checked::default());
+    for (heuristic, segments) in [
+        (Heuristic::DTR_EQ, false),
+        (Heuristic::DTR_EQ, true),
+        (Heuristic::DTR, false),
+        (Heuristic::LRU, false),
+        (Heuristic::LRU, true),
+    ] {
+        let mut options = options(heuristic, 64);
+        options.online.segments = segments;
+        let mut runtime = Runtime::new(options, Checked::default());
         let weight = constant(&mut runtime, 4);
         let before = (runtime.in_use(), runtime.counters().memory);
         let mut tables = 0;

@@ -4,7 +4,10 @@
 
 use crate::read::{model_name, read_log};
 use anyhow::Result;
-use rk_dtr::{Baseline, Bytes, Heuristic, Nanos, Options, Outcome, Policy, Program, Scan, simulate};
+use rk_dtr::{
+    Baseline, Bytes, Heuristic, Nanos, Online, Options, Outcome, Policy, Program, Scan, SegmentCounters,
+    simulate,
+};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Instant;
@@ -45,6 +48,8 @@ pub struct Task {
     pub seed: u64,
     /// How the pool is searched.
     pub scan: Scan,
+    /// Whether recurring segments are recognised.
+    pub segments: bool,
 }
 
 /// What came out: the keys that the command line promises, then further ones.
@@ -82,8 +87,38 @@ pub struct Cell {
     pub evictions: u64,
     /// Calls run again.
     pub reruns: u64,
+    /// What was recognised, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segments: Option<Segments>,
     /// Seconds that the simulation took; the only key that is not reproducible.
     pub wall_s: f64,
+}
+
+/// What of a run was recognised as recurring.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Segments {
+    /// Calls of the program.
+    pub calls: u64,
+    /// Those that lie in a segment that recurs.
+    pub covered: u64,
+    /// Such segments.
+    pub instances: u64,
+    /// How many of them differ.
+    pub classes: u64,
+    /// Plans made.
+    pub plans: u64,
+    /// Evictions of several values at once.
+    pub group_evictions: u64,
+    /// Segments computed again in one run.
+    pub replays: u64,
+}
+
+impl From<SegmentCounters> for Segments {
+    fn from(counters: SegmentCounters) -> Self {
+        let SegmentCounters { calls, covered, instances, classes, plans, group_evictions, replays } =
+            counters;
+        Self { calls, covered, instances, classes, plans, group_evictions, replays }
+    }
 }
 
 impl Cell {
@@ -92,10 +127,11 @@ impl Cell {
     /// # Panics
     /// If the policy does not support the heuristic.
     pub fn run(model: &Model, task: Task) -> Self {
-        let Task { policy, heuristic, ratio, seed, scan } = task;
-        let options = Options { seed, scan, ..model.baseline.options(heuristic, policy, ratio) };
+        let Task { policy, heuristic, ratio, seed, scan, segments } = task;
+        let online = Online { segments, ..Online::default() };
+        let options = Options { seed, scan, online, ..model.baseline.options(heuristic, policy, ratio) };
         let start = Instant::now();
-        let Outcome { status, counters, accesses } = simulate(&model.program, &options);
+        let Outcome { status, counters, accesses, segments } = simulate(&model.program, &options);
         let wall_s = start.elapsed().as_secs_f64();
         let (Nanos(clock), Nanos(remat)) = (counters.clock, counters.remat);
         let (Bytes(budget), Bytes(max_memory)) = (options.budget, counters.max_memory);
@@ -115,6 +151,7 @@ impl Cell {
             accesses: (scan == Scan::Full).then_some(accesses),
             evictions: counters.evictions,
             reruns: counters.reruns,
+            segments: segments.map(Segments::from),
             wall_s,
         }
     }

@@ -64,6 +64,9 @@ pub struct RunArgs {
     /// How the pool is searched. The results are the same; only a full scan counts accesses.
     #[arg(long, value_enum, default_value_t = ScanName::Pruned)]
     pub scan: ScanName,
+    /// Recognise segments that recur and evict them by plans made once; with the eager runtime.
+    #[arg(long)]
+    pub segments: bool,
     /// One JSON object per run and line, instead of a table.
     #[arg(long)]
     pub json: bool,

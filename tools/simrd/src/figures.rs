@@ -98,7 +98,7 @@ pub fn experiment(experiment: Experiment, args: &FigureArgs) -> Result<Vec<PathB
                 let trials = if heuristic.is_random() { args.trials } else { 1 };
                 for seed in (0..trials).map(|trial| args.seed.wrapping_add(trial)) {
                     let (policy, heuristic, scan) = (*policy, *heuristic, experiment.scan());
-                    tasks.push((model, Task { policy, heuristic, ratio, seed, scan }));
+                    tasks.push((model, Task { policy, heuristic, ratio, seed, scan, segments: false }));
                 }
             }
         }

@@ -88,7 +88,7 @@ pub fn plan(args: &PlanArgs, output: &mut impl Write) -> Result<()> {
 }
 
 fn compare(model: &Model, heuristic: Heuristic, ratio: f64, seconds: f64) -> Result<Row> {
-    let task = Task { policy: Policy::Eager, heuristic, ratio, seed: 0, scan: Scan::Pruned };
+    let task = Task { policy: Policy::Eager, heuristic, ratio, seed: 0, scan: Scan::Pruned, segments: false };
     let cell = Cell::run(model, task);
     let start = Instant::now();
     let charged = graph_of(&model.name, &model.program, Views::EveryRun)?;

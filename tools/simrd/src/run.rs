@@ -19,13 +19,27 @@ pub fn run(args: &RunArgs, output: &mut impl Write) -> Result<()> {
         let supported = supported.collect::<Vec<_>>().join(", ");
         bail!("the {policy} runtime does not support {heuristic}; it supports {supported}");
     }
+    if let Some(heuristic) = heuristics.iter().find(|h| args.segments && !h.weighs_segments()) {
+        let able = Heuristic::ALL.into_iter().filter(Heuristic::weighs_segments).map(|h| h.name());
+        bail!("segments are not weighed by {heuristic}; they are by {}", able.collect::<Vec<_>>().join(", "));
+    }
+    if args.segments && policy != Policy::Eager {
+        bail!("the {policy} runtime knows no segments");
+    }
     let model = Model::read(&args.log)?;
     if !args.json {
         writeln!(output, "{HEADER}")?;
     }
     for heuristic in heuristics {
         for &ratio in &args.ratios {
-            let task = Task { policy, heuristic, ratio, seed: args.seed, scan: args.scan.into() };
+            let task = Task {
+                policy,
+                heuristic,
+                ratio,
+                seed: args.seed,
+                scan: args.scan.into(),
+                segments: args.segments,
+            };
             let cell = Cell::run(&model, task);
             if args.json {
                 writeln!(output, "{}", serde_json::to_string(&cell)?)?;

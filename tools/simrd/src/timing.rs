@@ -45,7 +45,7 @@ pub fn timing(args: &TimingArgs, output: &mut impl Write) -> Result<()> {
 
 fn median(model: &Model, heuristic: Heuristic, tenth: u32, repeat: u32) -> f64 {
     let ratio = f64::from(tenth) / 10.0;
-    let task = Task { policy: Policy::Eager, heuristic, ratio, seed: 0, scan: Scan::Pruned };
+    let task = Task { policy: Policy::Eager, heuristic, ratio, seed: 0, scan: Scan::Pruned, segments: false };
     let mut times: Vec<f64> = (0..repeat).map(|_| Cell::run(model, task).wall_s).collect();
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]

@@ -184,3 +184,83 @@ fn help_and_version_are_there() {
     assert!(text(&rk_simrd(&["--version"]).stdout).starts_with("rk-simrd 0."));
     assert!(text(&rk_simrd(&["run", "--help"]).stdout).contains("--runtime"));
 }
+
+/// A recurrent cell, as often as it is said, and its backward part: six calls each.
+fn recurrent(cells: usize) -> String {
+    let mut lines = LOG.lines().take(3).map(str::to_owned).collect::<Vec<_>>();
+    let mut call = |name: &str, args: &[String], result: &str, time: u32| {
+        lines.push(format!(
+            r#"{{"INSTRUCTION":"CALL","NAME":"{name}","ARGS":{},"RESULT":["{result}"],"TIME":"{time}"}}"#,
+            serde_json::to_string(args).expect("JSON")
+        ));
+        lines.push(format!(r#"{{"INSTRUCTION":"MEMORY","NAME":"{result}","MEMORY":"40"}}"#));
+        lines.push(format!(r#"{{"INSTRUCTION":"ALIAS","NAME":"{result}","ALIAS":"-1"}}"#));
+    };
+    let name = |kind: &str, cell: usize| format!("{kind}{cell}");
+    call("start", &["w".to_owned()], "h0", 3);
+    for at in 1..=cells {
+        call("mm", &[name("h", at - 1), "w".to_owned()], &name("m", at), 90);
+        call("split", &[name("m", at)], &name("s", at), 4);
+        call("sigmoid", &[name("s", at)], &name("i", at), 5);
+        call("tanh", &[name("s", at)], &name("u", at), 5);
+        call("mul", &[name("i", at), name("u", at)], &name("c", at), 3);
+        call("tanh", &[name("c", at)], &name("h", at), 5);
+    }
+    call("ones", &[name("h", cells)], &name("g", cells), 1);
+    for at in (1..=cells).rev() {
+        call("tanh_backward", &[name("g", at), name("h", at)], &name("gc", at), 5);
+        call("mul", &[name("gc", at), name("u", at)], &name("gi", at), 3);
+        call("mul", &[name("gc", at), name("i", at)], &name("gu", at), 3);
+        call("gates_backward", &[name("gi", at), name("gu", at), name("s", at)], &name("gs", at), 9);
+        call("mm", &[name("gs", at), name("h", at - 1)], &name("gw", at), 90);
+        call("mm", &[name("gs", at), "w".to_owned()], &name("g", at - 1), 90);
+    }
+    let mut text = lines.join("\n");
+    // What is not needed any more: before the backward part the products; the rest where it was read last.
+    let release = |name: String| format!("\n{{\"INSTRUCTION\":\"RELEASE\",\"NAME\":\"{name}\"}}");
+    for at in 1..=cells {
+        let last = format!(r#""RESULT":["{}"]"#, name("s", at));
+        insert(&mut text, &last, &release(name("m", at)));
+        let last = format!(r#""RESULT":["{}"]"#, name("g", at - 1));
+        let dead = ["h", "c", "i", "u", "s", "gc", "gi", "g", "gu", "gs", "gw"]
+            .map(|kind| release(name(kind, at)))
+            .concat();
+        insert(&mut text, &last, &dead);
+    }
+    text + "\n"
+}
+
+/// Inserts lines after the call that `mark` names and its description.
+fn insert(text: &mut String, mark: &str, lines: &str) {
+    let call = text.find(mark).expect("the call is there");
+    let end = text[call..].match_indices('\n').nth(2).map_or(text.len(), |(at, _)| call + at);
+    text.insert_str(end, lines);
+}
+
+#[test]
+fn recurring_segments_are_recognised_and_weighed_as_a_whole() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let log = write(folder.path(), "recurrent.log", recurrent(40).as_bytes());
+    let run = |more: &[&str]| {
+        let args = ["run", &log, "--heuristic", "h_dtr_eq", "--ratio", "0.6", "--json"];
+        let output = rk_simrd(&[&args[..], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let (plain, hybrid) = (run(&[]), run(&["--segments"]));
+    assert_eq!((&plain["status"], &hybrid["status"]), (&"ok".into(), &"ok".into()), "{hybrid}");
+    assert!(plain["segments"].is_null());
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let found = &hybrid["segments"];
+    assert!(10 * number(&found["covered"]) > 8 * number(&found["calls"]), "{found}");
+    assert!(number(&found["classes"]) <= 6 && number(&found["replays"]) > 0, "{found}");
+    assert!(number(&hybrid["max_memory"]) <= number(&hybrid["budget"]));
+    assert!(2 * number(&hybrid["evals"]) < number(&plain["evals"]), "{plain} {hybrid}");
+    assert!(hybrid["overhead"].as_f64().is_some_and(|overhead| overhead < 1.05), "{hybrid}");
+    for refused in [["--heuristic", "h_dtr"], ["--runtime", "banish"]] {
+        let args = ["run", &log, "--heuristic", "h_lru", "--ratio", "0.5", "--segments"];
+        let output = rk_simrd(&[&args[..], &refused].concat());
+        assert_eq!(output.status.code(), Some(1), "{refused:?}");
+        assert!(text(&output.stderr).contains("segments"), "{}", text(&output.stderr));
+    }
+}
