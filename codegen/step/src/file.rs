@@ -1,6 +1,6 @@
 //! Reading and writing step files.
 //!
-//! The file is JSON: `{"format": "rk-step", "version": 2, "rk": "0.1.0", "sha256": "…", "step": {...}}`, where `step` is
+//! The file is JSON: `{"format": "rk-step", "version": 3, "rk": "0.1.0", "sha256": "…", "step": {...}}`, where `step` is
 //! [`Step`] and the checksum is that of the whole file with zeros in its own place, so that no flipped bit goes unseen.
 //! Long lists have one element per line, so that a person can read it, `diff` works, and an error's line number
 //! means something. Reading parses the header first: a file of another version is refused by its version, not by
@@ -15,6 +15,7 @@ use serde_json::Value as Json;
 use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
 
+use crate::code;
 use crate::error::{Invalid, StepError};
 use crate::model::Step;
 use crate::validate::validate;
@@ -24,8 +25,8 @@ pub const FORMAT: &str = "rk-step";
 
 /// Version of the format that this build reads and writes.
 ///
-/// 2: a checksum; addresses of lowered steps.
-pub const VERSION: u64 = 2;
+/// 2: a checksum; addresses of lowered steps. 3: equal code stands in it once.
+pub const VERSION: u64 = 3;
 
 /// What stands before the checksum.
 const SEAL: &str = "\n\"sha256\": \"";
@@ -83,9 +84,11 @@ pub fn parse(text: &[u8], path: &str) -> Result<Step, StepError> {
     if !is_sealed(text) {
         return Err(StepError::Damaged { path: path.into() });
     }
-    let body: Body = serde_json::from_slice(text).map_err(|e| field(path, &e))?;
-    validate(&body.step).map_err(|invalid| StepError::Invalid { path: path.into(), invalid })?;
-    Ok(body.step)
+    let Body { mut step } = serde_json::from_slice(text).map_err(|e| field(path, &e))?;
+    let invalid = |invalid| StepError::Invalid { path: path.into(), invalid };
+    code::resolve(&mut step).map_err(invalid)?;
+    validate(&step).map_err(invalid)?;
+    Ok(step)
 }
 
 /// Validates a step and writes it atomically.
@@ -123,7 +126,9 @@ pub fn print(step: &Step) -> Result<String, serde_json::Error> {
         env!("CARGO_PKG_VERSION"),
         "0".repeat(DIGITS),
     );
-    print_json(&serde_json::to_value(step)?, "", &mut out)?;
+    let mut json = serde_json::to_value(step)?;
+    code::share(&mut json);
+    print_json(&json, "", &mut out)?;
     out.push_str("\n}\n");
     Ok(seal(&out))
 }

@@ -314,6 +314,7 @@ pub struct Node {
     /// Number of inputs: locals `0..inputs`.
     pub inputs: u32,
     /// Calls in order of execution.
+    #[serde(deserialize_with = "crate::code::calls")]
     pub ops: Vec<Call>,
     /// What the node yields.
     pub outputs: Vec<NodeOutput>,
