@@ -109,6 +109,15 @@ def test_graphs_of_every_stage(tmp_path, monkeypatch):
         graphs.raw.render(tmp_path / "raw.svg")
 
 
+def test_graphs_list_classes():
+    graphs = rk.graphs(net(), SAMPLE)
+    assert graphs.simplified.classes() == []
+    classes = graphs.blocks.classes()
+    layers = next(members for members in classes if len(members) > 1)
+    assert len(layers) >= 4 and all(name.split(".")[0].isdigit() for name in layers), classes
+    assert graphs.costed.classes() == classes
+
+
 def test_graphs_are_drawn(tmp_path):
     files = rk.graphs(net(), SAMPLE).render(tmp_path)
     assert all(b"<svg" in file.read_bytes() for file in files)

@@ -453,7 +453,7 @@ func.func @step(%x: tensor<4x8xf32> {rk.role = "input", rk.name = "x"}, %w: tens
 
 // -----
 
-// copy-of-fresh, not: what is fresh is squared by another operator.
+// copy-of-fresh, not: the copy of an argument is storage of its own.
 // CHECK: blocks=4, classes=4, classes_by_text=4
 rk.node @embed { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
   %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("embed")
@@ -463,15 +463,15 @@ rk.node @embed.act { ^bb0(%x: tensor<4x8xf32>):
   rk.yield %y : tensor<4x8xf32> }
 rk.node @h.0 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
   %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %y = rk.aten "aten.exp.default"(%m) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0")
+  %y = rk.aten "aten.sub.Tensor"(%m, %x, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0")
   rk.yield %y : tensor<4x8xf32> }
 rk.node @h.0.act { ^bb0(%x: tensor<4x8xf32>):
   %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0.act")
   rk.yield %y : tensor<4x8xf32> }
 rk.node @h.1 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
   %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
-  %c = rk.aten "aten.square.default"(%m) : (tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = rk.aten "aten.exp.default"(%c) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1")
+  %c = rk.aten "aten.clone.default"(%x, none) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.sub.Tensor"(%m, %c, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1")
   rk.yield %y : tensor<4x8xf32> }
 rk.node @h.1.act { ^bb0(%x: tensor<4x8xf32>):
   %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1.act")
@@ -1109,6 +1109,98 @@ rk.node @h.1 random { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<
   %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   %k = rk.aten "aten.bernoulli.p"(%m, 0.25, none) random : (tensor<4x8xf32>) -> tensor<4x8xf32>
   %y = rk.aten "aten.mul.Tensor"(%m, %k) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.1.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @head { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("head")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @head.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.sigmoid.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("head.act")
+  rk.yield %y : tensor<4x8xf32> }
+func.func @step(%x: tensor<4x8xf32> {rk.role = "input", rk.name = "x"}, %w: tensor<8x8xf32> {rk.role = "parameter", rk.name = "w"},
+                %b: tensor<8xf32> {rk.role = "parameter", rk.name = "b"})
+    -> (tensor<4x8xf32> {rk.role = "output", rk.name = "0"}) attributes {rk.stage = #rk.stage<simplified>} {
+  %e = rk.run @embed(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %f = rk.run @embed.act(%e) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = rk.run @h.0(%f, %w, %b) : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %h = rk.run @h.0.act(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %i = rk.run @h.1(%h, %w, %b) : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %j = rk.run @h.1.act(%i) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %k = rk.run @head(%j, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %l = rk.run @head.act(%k) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %l : tensor<4x8xf32>
+}
+
+// -----
+
+// associate: the sum of three costs the same in any order. Its bits differ, so no code is shared.
+// CHECK: blocks=4, classes=4, classes_by_text=4, cost_classes=3
+rk.node @embed { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("embed")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @embed.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.relu.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("embed.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.0 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
+  %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %s = rk.aten "aten.add.Tensor"(%x, %m, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.add.Tensor"(%s, %m, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.0.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.1 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
+  %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %s = rk.aten "aten.add.Tensor"(%m, %m, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.add.Tensor"(%x, %s, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.1.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @head { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("head")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @head.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.sigmoid.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("head.act")
+  rk.yield %y : tensor<4x8xf32> }
+func.func @step(%x: tensor<4x8xf32> {rk.role = "input", rk.name = "x"}, %w: tensor<8x8xf32> {rk.role = "parameter", rk.name = "w"},
+                %b: tensor<8xf32> {rk.role = "parameter", rk.name = "b"})
+    -> (tensor<4x8xf32> {rk.role = "output", rk.name = "0"}) attributes {rk.stage = #rk.stage<simplified>} {
+  %e = rk.run @embed(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %f = rk.run @embed.act(%e) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = rk.run @h.0(%f, %w, %b) : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %h = rk.run @h.0.act(%g) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %i = rk.run @h.1(%h, %w, %b) : (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %j = rk.run @h.1.act(%i) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %k = rk.run @head(%j, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %l = rk.run @head.act(%k) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %l : tensor<4x8xf32>
+}
+
+// -----
+
+// associate, not: differences.
+// CHECK: blocks=4, classes=4, classes_by_text=4, cost_classes=4
+rk.node @embed { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>):
+  %y = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32> loc("embed")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @embed.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.relu.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("embed.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.0 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
+  %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %s = rk.aten "aten.sub.Tensor"(%x, %m, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.sub.Tensor"(%s, %m, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.0.act { ^bb0(%x: tensor<4x8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.0.act")
+  rk.yield %y : tensor<4x8xf32> }
+rk.node @h.1 { ^bb0(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>, %b: tensor<8xf32>):
+  %m = rk.aten "aten.mm.default"(%x, %w) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %s = rk.aten "aten.sub.Tensor"(%m, %m, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = rk.aten "aten.sub.Tensor"(%x, %s, 1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1")
   rk.yield %y : tensor<4x8xf32> }
 rk.node @h.1.act { ^bb0(%x: tensor<4x8xf32>):
   %y = rk.aten "aten.tanh.default"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32> loc("h.1.act")

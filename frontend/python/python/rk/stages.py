@@ -7,6 +7,7 @@ Graphviz.
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,11 @@ class StepGraph:
     def __str__(self) -> str:
         """The MLIR text."""
         return self.text
+
+    def classes(self) -> list[list[str]]:
+        """The blocks by class, each named after its modules; those of a class compute the same bits. Empty before ``blocks``."""
+        listed = json.loads(_rk.translate(self.text, "json")).get("classes", [])
+        return [one["members"] for one in listed]
 
     def dot(self) -> str:
         """The drawing in Graphviz's language. Stages before ``simplified`` are drawn simplified."""
