@@ -35,6 +35,12 @@ const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 const FIRST_ROUND: u64 = 200_000;
 /// After these rounds of the search a proof is tried; each gets a share of the time that is left.
 const PROOFS: [u32; 5] = [0, 3, 6, 9, 12];
+/// A round stalls that gains less than one part in this many of the base time, ...
+const LEAST_GAIN: u64 = 10_000;
+/// ... but not before this many were made; each is as long as all before.
+const LEAST_ROUNDS: u32 = 2;
+/// Starts of a search that ends when it stalls.
+const FEW: usize = 4;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
 const SMALL: usize = 500;
 /// Moves of an annealing, at most; growing with the rounds.
@@ -64,7 +70,7 @@ pub(crate) fn local(task: &mut Task) {
     greedy(task);
     let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
     starts.extend(ordered_starts(task));
-    search(task, starts);
+    search(task, starts, Until::Proved);
 }
 
 /// Everything.
@@ -82,7 +88,7 @@ pub(crate) fn portfolio(task: &mut Task) {
     if gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task)) {
         starts.extend(ordered_starts(task));
     }
-    search(task, starts);
+    search(task, starts, Until::Proved);
 }
 
 /// The cuts alone: bounds, replays of what they hold, and chains, repaired but not searched from.
@@ -162,19 +168,12 @@ fn bound(task: &mut Task) {
 /// Replays of the held sets of the bound, and of cuts at slightly smaller budgets: a cut sees one instant only, and the
 /// repair of what it overlooks costs less when some bytes are left.
 fn held_starts(task: &mut Task) -> Vec<Best> {
-    let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let mut sets = std::mem::take(&mut task.held);
     sets.truncate(2);
     let mut starts = Vec::new();
     for per_mille in [10, 30, 70, 0] {
         for set in &sets {
-            let nodes = replay(&task.model, &base, set.at.0, &evicted(task, set));
-            if let Some(best) =
-                first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock)
-            {
-                task.offer(&best.nodes, Solver::Cut);
-                starts.push(best);
-            }
+            starts.extend(replayed(task, set));
         }
         if per_mille == 0 || task.is_settled() || !cuts_fit(task) {
             break;
@@ -185,6 +184,15 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         sets.truncate(1);
     }
     starts
+}
+
+/// A plan that holds what a cut holds.
+pub(crate) fn replayed(task: &mut Task, set: &HeldSet) -> Option<Best> {
+    let base: Vec<u32> = (0..task.model.len() as u32).collect();
+    let nodes = replay(&task.model, &base, set.at.0, &evicted(task, set));
+    let best = first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock)?;
+    task.offer(&best.nodes, Solver::Cut);
+    Some(best)
 }
 
 /// The outputs of what runs again, except those that are held nevertheless.
@@ -251,14 +259,27 @@ fn insist(task: &mut Task) -> Vec<Best> {
     task.plan.iter().map(best_of).collect()
 }
 
-/// Local search from all starts by successive halving, then from the best for as long as there is time.
-fn search(task: &mut Task, mut starts: Vec<Best>) {
+/// When a search ends, besides proof and clock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Never: bounds, and rivals of the best plan, for as long as there is time.
+    Proved,
+    /// When a round gains next to nothing. No bounds; rivals in small graphs only.
+    Stalled,
+}
+
+/// Local search from all starts by successive halving, then from the best.
+pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     if starts.is_empty() {
         starts = insist(task);
         task.exhausted = false;
     }
     if task.is_settled() || starts.is_empty() {
         return;
+    }
+    if until == Until::Stalled {
+        starts.sort_by_key(|start| start.cost);
+        starts.truncate(FEW);
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.goal().0;
@@ -271,7 +292,9 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         .collect();
     let mut iterations = (FIRST_ROUND / model.len() as u64).clamp(20, 400);
     let threads = task.request.threads.clamp(1, 64);
+    let mut stalled = false;
     for round in 0u32.. {
+        let before = task.best_cost();
         run_side_by_side(&mut searches, threads, iterations, goal, &clock);
         for search in &searches {
             task.offer(&search.best.nodes, Solver::Local);
@@ -279,7 +302,14 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         if task.is_settled() || clock.expired() {
             break;
         }
-        if PROOFS.contains(&round) {
+        if until == Until::Stalled
+            && round >= LEAST_ROUNDS
+            && gained(task, before) < task.base_time / LEAST_GAIN
+        {
+            stalled = true;
+            break;
+        }
+        if until == Until::Proved && PROOFS.contains(&round) {
             for best in proof_starts(task, &model) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
@@ -290,7 +320,7 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
         searches.sort_by_key(|search| search.best.cost);
         searches.truncate(searches.len().div_ceil(2));
         iterations = iterations.saturating_mul(2);
-        if gap_is_large(task) {
+        if gap_is_large(task) && (until == Until::Proved || model.len() <= SMALL) {
             let rivals = rivals(
                 &model,
                 &searches[0].best,
@@ -305,8 +335,14 @@ fn search(task: &mut Task, mut starts: Vec<Best>) {
             }
         }
     }
-    task.exhausted = false;
+    task.exhausted = stalled;
     task.model = model;
+}
+
+/// Ticks between the best plan and one before.
+fn gained(task: &Task, before: Option<u64>) -> u64 {
+    let now = task.best_cost().unwrap_or(u64::MAX);
+    before.map_or(u64::MAX, |before| before.saturating_sub(now))
 }
 
 /// The same number of iterations for every search. Each depends on its own seed only, so threads change nothing else.

@@ -1,73 +1,112 @@
 //! Planning per class of equal blocks: solved once, broadcast, judged in each place, refined.
 //!
-//! 1. *Solve*: the options of a block ([`crate::rockmate`]) are found once per class. Blocks are equal when their times, sizes
-//!    and wiring are ([`crate::blocks::signature`]). `--rk-annotate-cost` gives equal nodes equal costs, so that blocks which
-//!    stage `blocks` proved equal are equal here, even if their costs were measured one by one.
-//! 2. *Broadcast*: the dynamic program over the chain chooses an option for every block, wherever it stands.
-//! 3. *Judge*: what comes out is a sequence like any other, and [`Task::offer`] believes none of it.
-//! 4. *Refine*: the same choice in every place leaves up to a block's worth of bytes unused, and blocks near the end of the
-//!    forward part live shorter than those at its start. A local search from the broadcast plan uses this. It ends when a
-//!    round gains next to nothing, so that the whole takes a fraction of what planning from nothing takes.
+//! 1. *Solve*: the ways through a block, and through short runs of blocks, are found once per class ([`crate::along`]). Blocks are
+//!    equal when their times, sizes and wiring are ([`crate::blocks::signature`]). `--rk-annotate-cost` gives equal nodes equal
+//!    costs, so that blocks which stage `blocks` proved equal are equal here, even if their costs were measured one by one.
+//! 2. *Broadcast*: one walk along the chain chooses a way for every block, wherever it stands.
+//! 3. *Judge*: what comes out is a sequence like any other, and [`Task::offer`] believes none of it. The walk counts with a
+//!    little caution, so it is made for a few budgets around the one asked for; what overshoots is repaired.
+//! 4. *Refine*: the local search of [`crate::auto`] from these plans, from a cut at the peak, which sees across blocks, and from coarse
+//!    chains ([`crate::coarse`]), which come back to a block more than once. It ends when as many iterations gain next to nothing
+//!    as had been made before.
 //!
-//! Where there is no chain, there is one block, and this is greedy planning with a refinement.
+//! Where fewer than half of the nodes stand in blocks that occur again, there is nothing to broadcast, and the whole graph is
+//! planned as by `auto`.
 //!
 //! Source: Zhao et al., "Rockmate", ICML 2023, for 1 and 2. Not here: bounds; `auto` has them.
 
-use crate::auto::first_attempt;
-use crate::model::{Model, from_sequence};
-use crate::rockmate::rockmate_stages;
-use crate::rotor::by_chain;
-use crate::search::Search;
+use std::collections::BTreeMap;
+
+use rk_plan::{Bytes, NodeId, base_trace, judge};
+
+use crate::along::Ways;
+use crate::auto::{Until, first_attempt, portfolio, replayed, search};
+use crate::blocks::{Block, chain, signature};
+use crate::bounds::held_set;
+use crate::coarse::coarse_starts;
+use crate::cut::Cutter;
+use crate::greedy::greedy;
+use crate::knapsack::{Limits, solve};
+use crate::model::from_sequence;
+use crate::search::Best;
 use crate::solver::Solver;
 use crate::task::Task;
 
-/// Blocks of one and of two separators: a layer of a transformer is two. Larger ones choose little better, and the refinement finds
-/// that too; their options take a time that grows with the square of the block.
-const MERGES: [usize; 2] = [1, 2];
-/// Nodes of a block, on average, beyond which it is not worth the while: long chains come merged already.
-const LARGEST_BLOCK: usize = 64;
-/// Iterations of the refinement per node before its gain is looked at, and the most of them.
-const ROUND_PER_NODE: u64 = 4;
-const LONGEST_ROUND: u64 = 2_000;
-/// A round that gains less than this share of the base time is the last but [`PATIENCE`].
-const LEAST_GAIN: u64 = 20_000;
-/// Rounds in a row that may gain next to nothing.
-const PATIENCE: u32 = 2;
+/// Budgets of the walk, in per mille of the one that would fill the memory. What a plan overshoots is repaired.
+const BUDGETS: [u64; 4] = [1000, 985, 1015, 1030];
+/// Budgets of the cuts at the peak, in per mille of the one asked for: what a cut overlooks needs some room.
+const ROOMS: [u64; 3] = [1000, 990, 970];
+/// Subproblems per cut.
+const SUBPROBLEMS: u64 = 1_000;
 
 /// Solve, broadcast, refine.
 pub(crate) fn classes(task: &mut Task) {
-    for merge in MERGES {
-        let stages = rockmate_stages(task.request.graph, merge);
-        let blocks = stages.len();
-        tracing::info!(blocks, "chain with options");
-        by_chain(task, stages, Solver::Classes);
-        if 2 * task.model.len() > LARGEST_BLOCK * blocks {
-            break;
-        }
+    let chain = chain(task.request.graph);
+    let repeated = repeated(task, &chain);
+    tracing::info!(blocks = chain.len(), repeated, nodes = task.model.len(), "chain");
+    if 2 * repeated < task.model.len() {
+        return portfolio(task);
     }
-    if task.plan.is_none() {
-        first_attempt(task);
-    }
-    refine(task);
+    first_attempt(task);
+    let mut starts = broadcast(task, &chain);
+    starts.extend(peak_cuts(task));
+    starts.extend(coarse_starts(task));
+    search(task, starts, Until::Stalled);
 }
 
-fn refine(task: &mut Task) {
-    let Some(plan) = task.plan.as_ref().filter(|_| !task.is_settled()) else { return };
-    let start = from_sequence(&plan.sequence);
-    let (seed, budget, clock, goal) = (task.request.seed, task.budget, task.clock, task.goal().0);
-    // Taken out, so that the search can borrow it while the task collects what it finds.
-    let model = std::mem::replace(&mut task.model, Model::empty());
-    let mut search = Search::new(&model, &start, budget, seed);
-    let round = (ROUND_PER_NODE * model.len() as u64).min(LONGEST_ROUND);
-    let mut idle = 0;
-    let mut before = search.best.cost;
-    while idle <= PATIENCE && !clock.expired() && !search.run(round, goal, &clock) {
-        let gained = before - search.best.cost;
-        tracing::info!(gained, iterations = search.iterations, "refined");
-        idle = if gained < task.base_time / LEAST_GAIN { idle + 1 } else { 0 };
-        before = search.best.cost;
+/// Nodes of blocks that are not alone in their class.
+fn repeated(task: &Task, chain: &[Block]) -> usize {
+    let mut classes: BTreeMap<Vec<u64>, Vec<usize>> = BTreeMap::new();
+    for block in chain {
+        let nodes = block.forward.len() + block.backward.len();
+        classes.entry(signature(task.request.graph, block)).or_default().push(nodes);
     }
-    task.offer(&search.best.nodes, Solver::Classes);
-    task.exhausted = !clock.expired();
-    task.model = model;
+    classes.values().filter(|members| members.len() > 1).flatten().sum()
+}
+
+/// Plans by walks along the chain, repaired.
+fn broadcast(task: &mut Task, chain: &[Block]) -> Vec<Best> {
+    let (graph, clock) = (task.request.graph, task.clock);
+    let ways = Ways::new(graph, chain, &clock);
+    tracing::info!(classes = ways.classes(), milliseconds = clock.elapsed().as_millis() as u64, "ways");
+    let asked = task.request.budget.0;
+    // How much of its budget a walk uses: operands that are overwritten and gradients that go early make it less.
+    let used = ways.fastest(Bytes(asked)).and_then(|sequence| judge(graph, &sequence).ok());
+    let used = used.map_or(asked, |trace| trace.peak.0.clamp(asked / 2, asked));
+    let mut starts = Vec::new();
+    for share in BUDGETS {
+        if clock.expired() {
+            break;
+        }
+        let budget =
+            u128::from(asked) * u128::from(asked) / u128::from(used.max(1)) * u128::from(share) / 1000;
+        let Some(sequence) = ways.fastest(Bytes(u64::try_from(budget).unwrap_or(u64::MAX))) else { continue };
+        let nodes = from_sequence(&sequence);
+        if let Some(best) = greedy(&task.model, &nodes, task.budget, task.request.seed, 1, &clock) {
+            let milliseconds = clock.elapsed().as_millis() as u64;
+            tracing::info!(share, time = best.cost, milliseconds, "walk");
+            task.offer(&best.nodes, Solver::Classes);
+            starts.push(best);
+        }
+    }
+    starts
+}
+
+/// Plans that hold what is best held at the node where the given order needs most: unlike ways, which end with their block.
+fn peak_cuts(task: &mut Task) -> Vec<Best> {
+    let (graph, clock) = (task.request.graph, task.clock);
+    let peak = NodeId::from_index(base_trace(graph).peak_step);
+    let mut cutter = Cutter::new(graph);
+    let mut starts = Vec::new();
+    for share in ROOMS {
+        let cut = cutter.cut(peak, Bytes(task.request.budget.0 / 1000 * share));
+        if clock.expired() || cut.is_trivial() {
+            break;
+        }
+        let limits = Limits { nodes: SUBPROBLEMS, deadline: clock.deadline(), ..Limits::NONE };
+        let Some(best) = solve(&cut, limits).best else { continue };
+        starts.extend(replayed(task, &held_set(graph, &cut, &best)));
+    }
+    tracing::info!(milliseconds = clock.elapsed().as_millis() as u64, "cuts at the peak");
+    starts
 }

@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+mod along;
 mod anneal;
 mod auto;
 mod baseline;

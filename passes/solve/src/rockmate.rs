@@ -9,7 +9,7 @@
 //! B1 served   h[v] + y[producer v] >= 1          v read by the backward nodes of the block
 //! B2 inputs   y[p] <= h[u] + y[producer u]       u made in the block and read by p
 //! B3 save     sum_v bytes[v] h[v] <= save        for several save budgets, in decreasing order
-//! B4 output   the output of the block is kept in any case
+//! B4 output   the output of the block is kept in any case, and what forward nodes of later blocks read
 //! ```
 //!
 //! Rockmate solves an ILP over the stages of a block here, for a peak and a save budget; the peaks of an option are measured
@@ -19,13 +19,13 @@
 //!
 //! Source: Zhao et al., "Rockmate", ICML 2023. Not here: hierarchical partitions of large blocks (HiRemate).
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use rk_plan::{Graph, ValueId};
 
-use crate::blocks::{Block, ids, signature};
+use crate::blocks::{Block, ids};
 use crate::cut::{Cut, CutNode, CutValue};
+use crate::kcut::split;
 use crate::knapsack::{Limits, solve};
 use crate::rotor::{by_chain, keep_everything, stages};
 use crate::solver::Solver;
@@ -62,22 +62,11 @@ pub(crate) fn stages_until(
     merge: usize,
     deadline: Option<Instant>,
 ) -> Vec<crate::rotor::Stage> {
-    let mut classes: BTreeMap<Vec<u64>, Vec<Vec<usize>>> = BTreeMap::new();
-    stages(graph, merge, |graph, block| {
-        // Kept values as positions among those of the block: the same in every block of a class.
-        let values: Vec<ValueId> =
-            ids(block.forward.clone()).flat_map(|node| graph.node(node).writes.clone()).collect();
-        let options = classes.entry(signature(graph, block)).or_insert_with(|| {
-            let position = |value: &ValueId| values.binary_search(value).ok();
-            let options = options(graph, block, deadline);
-            options.iter().map(|kept| kept.iter().filter_map(position).collect()).collect()
-        });
-        options.iter().map(|kept| kept.iter().map(|&position| values[position]).collect()).collect()
-    })
+    stages(graph, merge, |graph, block| options(graph, block, deadline))
 }
 
 /// Sets of values to keep, everything first, each with the least time for its bytes.
-fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -> Vec<Vec<ValueId>> {
+pub(crate) fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -> Vec<Vec<ValueId>> {
     let everything = keep_everything(graph, block);
     let (mut cut, always) = block_cut(graph, block, &everything);
     let most: i128 =
@@ -104,9 +93,12 @@ fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -> Vec<Vec<V
 fn block_cut(graph: &Graph, block: &Block, everything: &[ValueId]) -> (Cut, Vec<ValueId>) {
     let nodes: Vec<_> = ids(block.forward.clone()).collect();
     let position = |node: rk_plan::NodeId| node.index() - block.forward.start;
+    let split = split(graph);
     let must = |value: ValueId| {
         let about = graph.value(value);
-        Some(value) == block.output || about.pinned || graph.node(about.producer).once
+        let later = |reader: &rk_plan::NodeId| (block.forward.end..split).contains(&reader.index());
+        let shared = graph.readers(value).iter().any(later);
+        Some(value) == block.output || shared || about.pinned || graph.node(about.producer).once
     };
     let mut always = Vec::new();
     let mut values = Vec::new();

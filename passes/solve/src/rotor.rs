@@ -24,17 +24,18 @@
 //! Source: Beaumont et al., "Optimal re-materialization strategies for heterogeneous chains", ACM TOMS 2024. Revolve:
 //! Griewank and Walther, 2000. Not here: chains within a block, offloading.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use rk_plan::{Bytes, Graph, Sequence, Time, ValueId, judge};
 
-use crate::blocks::{Block, chain, ids};
+use crate::blocks::{Block, chain, ids, merged, signature};
 use crate::solver::Solver;
 use crate::task::Task;
 
 mod player;
 
 use player::Player;
+pub(crate) use player::once_through;
 pub use player::{periodic, revolve};
 
 /// Slots of the budget.
@@ -90,7 +91,7 @@ pub struct Table<'a> {
     best: Vec<(u64, Step)>,
 }
 
-/// The chain, `merge` blocks in one, with the options that a function gives.
+/// The chain, `merge` blocks in one, with the options that a function gives, once per class of equal blocks.
 pub fn stages(
     graph: &Graph,
     merge: usize,
@@ -101,19 +102,38 @@ pub fn stages(
     while blocks.len() > MOST_BLOCKS {
         blocks = merged(&blocks, 2);
     }
-    blocks.into_iter().map(|block| stage(graph, options(graph, &block), block)).collect()
+    let mut classes: BTreeMap<Vec<u64>, Stage> = BTreeMap::new();
+    let stages = blocks.into_iter().map(|block| {
+        let class = classes.entry(class(graph, &block));
+        class.or_insert_with(|| stage(graph, options(graph, &block), block.clone())).of(graph, block)
+    });
+    stages.collect()
 }
 
-fn merged(blocks: &[Block], count: usize) -> Vec<Block> {
-    let chunks = blocks.chunks(count).map(|chunk| {
-        let (first, last) = (&chunk[0], &chunk[chunk.len() - 1]);
-        Block {
-            forward: first.forward.start..last.forward.end,
-            backward: last.backward.start..first.backward.end,
-            output: last.output,
-        }
-    });
-    chunks.collect()
+/// What blocks of one class agree in; it decides everything of a [`Stage`].
+pub(crate) fn class(graph: &Graph, block: &Block) -> Vec<u64> {
+    let mut class = signature(graph, block);
+    class.push(gradients(graph, block));
+    class
+}
+
+impl Stage {
+    /// The same options in another block of the class.
+    pub(crate) fn of(&self, graph: &Graph, block: Block) -> Self {
+        // Values are numbered in the order of their producers, so those of equal blocks are at a distance.
+        let first = |block: &Block| {
+            ids(block.forward.clone())
+                .find_map(|node| graph.node(node).writes.first())
+                .map_or(0, |id| id.index())
+        };
+        let (from, to) = (first(&self.block), first(&block));
+        let moved = |value: &ValueId| ValueId::from_index(value.index() - from + to);
+        let choices = self
+            .choices
+            .iter()
+            .map(|choice| Choice { kept: choice.kept.iter().map(moved).collect(), ..*choice });
+        Self { choices: choices.collect(), block, ..*self }
+    }
 }
 
 /// Everything that the backward part reads of a block, and its output.
@@ -127,21 +147,13 @@ pub fn keep_everything(graph: &Graph, block: &Block) -> Vec<ValueId> {
     values.filter(read).collect()
 }
 
-fn stage(graph: &Graph, options: Vec<Vec<ValueId>>, block: Block) -> Stage {
+pub(crate) fn stage(graph: &Graph, options: Vec<Vec<ValueId>>, block: Block) -> Stage {
     let output: Vec<ValueId> = block.output.into_iter().collect();
     let plain = forward_peak(graph, &block, &output);
     let sum = |values: &[ValueId]| values.iter().map(|&value| graph.value(value).bytes.0).sum::<u64>();
     let time =
         |range: std::ops::Range<usize>| graph.nodes()[range].iter().map(|node| node.time.0).sum::<u64>();
-    let crossing = graph.values().iter().enumerate().filter(|(index, value)| {
-        let last = graph.readers(ValueId::from_index(*index)).last();
-        let (made, begin) = (value.producer.index(), block.backward.start);
-        made < begin
-            && made >= block.forward.end
-            && last.is_some_and(|last| last.index() >= begin)
-            && graph.nodes()[made].kind == rk_plan::Kind::Backward
-    });
-    let gradients = crossing.map(|(_, value)| value.bytes.0).sum();
+    let gradients = gradients(graph, &block);
     let choices = options.into_iter().map(|kept| {
         let (again, backward_peak) = backward(graph, &block, &kept, gradients);
         let (bytes, forward_peak) = (sum(&kept), forward_peak(graph, &block, &kept));
@@ -150,6 +162,17 @@ fn stage(graph: &Graph, options: Vec<Vec<ValueId>>, block: Block) -> Stage {
     });
     let choices = choices.collect();
     Stage { choices, time: time(block.forward.clone()), peak: plain, output: sum(&output), gradients, block }
+}
+
+/// Bytes of gradients that are there when the backward part of a block begins.
+fn gradients(graph: &Graph, block: &Block) -> u64 {
+    let (after, begin) = (block.forward.end, block.backward.start);
+    let made =
+        graph.nodes()[after.min(begin)..begin].iter().filter(|node| node.kind == rk_plan::Kind::Backward);
+    let alive = made
+        .flat_map(|node| &node.writes)
+        .filter(|&&value| graph.readers(value).last().is_some_and(|last| last.index() >= begin));
+    alive.map(|&value| graph.value(value).bytes.0).sum()
 }
 
 /// The most bytes while a block runs forward and keeps some of its values, without what it reads from outside.

@@ -6,12 +6,15 @@ mod oracle;
 use std::collections::BTreeMap;
 
 use oracle::optimum;
-use rk_plan::{Graph, base_trace, judge, text, working_set};
+use rk_plan::{Bytes, Graph, base_trace, judge, text, working_set};
+use rk_solve::blocks::chain;
 use rk_solve::rockmate::rockmate_stages;
 use rk_solve::rotor::{Stage, curve, keep_everything, periodic, revolve, stages};
+use rk_solve::synthetic::{self, Family};
+use rk_solve::{Request, Solver, solve};
 
 /// `sizes.len()` layers and a loss, then a backward node for each that reads the layer's input and the gradient.
-fn chain(sizes: &[u64], times: impl Fn(usize) -> u64) -> Graph {
+fn layers(sizes: &[u64], times: impl Fn(usize) -> u64) -> Graph {
     let mut text = String::new();
     for (layer, bytes) in sizes.iter().enumerate() {
         let read = if layer == 0 { String::new() } else { format!("(f{})", layer - 1) };
@@ -33,7 +36,7 @@ fn plain(graph: &Graph) -> Vec<Stage> {
 #[test]
 fn a_curve_is_legal_falls_and_ends_where_nothing_is_smaller() {
     for sizes in [&[4, 4, 4, 4][..], &[3, 7, 2, 5], &[9, 1, 1, 6], &[5]] {
-        let graph = chain(sizes, |layer| 1 + layer as u64 % 3);
+        let graph = layers(sizes, |layer| 1 + layer as u64 % 3);
         for stages in [plain(&graph), rockmate_stages(&graph, 1)] {
             let points = curve(&graph, stages);
             let fastest = points.first().expect("at least the given order");
@@ -111,7 +114,7 @@ fn revolve_is_binomial_checkpointing() {
 
 #[test]
 fn periodic_checkpoints_run_each_layer_at_most_twice() {
-    let graph = chain(&[8; 16], |_| 1);
+    let graph = layers(&[8; 16], |_| 1);
     let stages = plain(&graph);
     let base = base_trace(&graph);
     let forward: u64 = stages.iter().map(|stage| stage.time).sum();
@@ -120,4 +123,36 @@ fn periodic_checkpoints_run_each_layer_at_most_twice() {
     assert!(root.time > base.time && root.time.0 <= base.time.0 + forward);
     let all = judge(&graph, &periodic(&graph, &stages, stages.len())).expect("legal");
     assert!(all.peak >= root.peak);
+}
+
+#[test]
+fn a_mask_that_every_layer_reads_does_not_hide_the_chain() {
+    let mut text = String::from("mask 1 1 fwd\nx0 8 1 fwd\n");
+    for layer in 1..=12 {
+        let before = layer - 1;
+        text += &format!("h{layer}(x{before}, mask) 8 1 fwd\nx{layer}(h{layer}, x{before}) 8 1 fwd\n");
+    }
+    text += "loss(x12) 1 1 fwd\nd12(loss, h12, mask) 8 1 bwd\n";
+    for layer in (1..12).rev() {
+        text += &format!("d{layer}(d{}, h{layer}, mask) 8 1 bwd\n", layer + 1);
+    }
+    let graph = text::read(&text).unwrap_or_else(|error| panic!("{error}"));
+    let outputs = chain(&graph).into_iter().filter_map(|block| block.output);
+    let names: Vec<&str> = outputs.map(|value| graph.value(value).name.as_str()).collect();
+    assert!((1..=12).all(|layer| names.contains(&format!("x{layer}").as_str())), "{names:?}");
+}
+
+#[test]
+fn classes_plan_deep_networks_as_well_as_options_on_every_block_do() {
+    for (family, nodes, percent) in [(Family::Transformer, 700, 50), (Family::Bottleneck, 500, 60)] {
+        let graph = synthetic::graph(family, nodes, 0);
+        let budget = Bytes(base_trace(&graph).peak.0 / 100 * percent);
+        let time = |solver| {
+            let plan = solve(&Request { solver, ..Request::new(&graph, budget) }).plan.expect("a plan");
+            assert!(plan.trace.peak <= budget);
+            plan.trace.time.0
+        };
+        let (by_class, by_block) = (time(Solver::Classes), time(Solver::Rockmate));
+        assert!(by_class <= by_block, "{family}: {by_class} instead of {by_block}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What equal blocks are worth: counts by saturation and by text, measuring, planning, and what finding them costs.
 //!
-//! Four tables of docs/benchmarks-classes.md, on networks of `examples/repeated.py`. Every number is printed by a tool or read
+//! Four tables of docs/benchmarks-classes.md, on networks of `examples/repeated.py` and, for planning, made-up ones. Every number is printed by a tool or read
 //! from its output; two numbers that are compared were taken one after the other.
 
 use std::ffi::OsStr;
@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::report::{Table, publish};
 use crate::toolbox::{Finished, python, tool};
+
+mod planning;
 
 /// Which table.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -36,7 +38,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', default_value = "60%")]
     budgets: Vec<String>,
     /// Time limit of both planners.
-    #[arg(long, default_value = "20s")]
+    #[arg(long, default_value = "10s")]
     time_limit: String,
     /// Timed repeats in the table of measuring.
     #[arg(long, default_value_t = 5)]
@@ -49,7 +51,8 @@ const COUNTS: &str = "gpt2-4,gpt2-24,gpt2-96,transformer-24,transformer-24-style
                       mixer-12-styled,regnet_x_32gf,bert-12,vit-12,t5,convnext_tiny,swin_t,efficientnet_b0,\
                       mobilenet_v3_large,densenet121,googlenet,unet,transformer,lstm";
 const MEASURING: &str = "gpt2-4,gpt2-24,gpt2-48,resnet101,efficientnet_b0,densenet121";
-const PLANNING: &str = "gpt2-24,gpt2-48,gpt2-96,bert-12,resnet101,densenet121";
+const PLANNING: &str = "gpt2-4,gpt2-24,gpt2-96,bert-12,resnet101,mixer-12,densenet121,\
+                        made-up:transformer-2000-3,made-up:bottleneck-2000-5,made-up:residual-4000-2,made-up:mobilenet-1500-4";
 const COST: &str = "gpt2-6,gpt2-12,gpt2-24,gpt2-48,gpt2-96,gpt2-192,resnet-101,resnet-497,resnet-1001";
 
 pub fn run(options: &Options) -> Result<()> {
@@ -65,7 +68,7 @@ pub fn run(options: &Options) -> Result<()> {
         let table = match which {
             Which::Counts => counts(options, &models),
             Which::Measuring => measuring(options, &models),
-            Which::Planning => planning(options, &models),
+            Which::Planning => planning::table(options, &models),
             Which::Cost => cost(options, &models),
         };
         publish(options.common.document.as_deref(), name, &table?.to_markdown())?;
@@ -226,73 +229,6 @@ fn measuring(options: &Options, models: &[String]) -> Result<Table> {
             format!("{:.1}", milliseconds(&equal)),
             format!("{apart} % → {apart_per_class} %"),
         ]);
-    }
-    Ok(table)
-}
-
-fn planning(options: &Options, models: &[String]) -> Result<Table> {
-    let mut table = Table::new(&[
-        "network",
-        "nodes",
-        "budget",
-        "whole graph: overhead",
-        "s",
-        "per class: overhead",
-        "s",
-        "difference",
-        "time",
-    ]);
-    for model in models {
-        let raw = raw(options, model)?;
-        let costed = raw.with_extension("costed.mlir");
-        let arguments = [
-            raw.as_os_str(),
-            OsStr::new("--rk-dataflow"),
-            OsStr::new("--rk-simplify"),
-            OsStr::new("--rk-anonymize"),
-            OsStr::new("--rk-annotate-cost"),
-            OsStr::new("-o"),
-            costed.as_os_str(),
-        ];
-        succeeded(tool("rk-opt", &arguments)?, "rk-opt")?;
-        let nodes = std::fs::read_to_string(&costed)?.matches("rk.node @").count();
-        for budget in &options.budgets {
-            eprintln!("{model} {budget}: plan");
-            let plan = |solver: &str| -> Result<(f64, f64)> {
-                let out = costed.with_extension(format!("{solver}.mlir"));
-                let limit = &options.time_limit;
-                let pass = format!("--rematerialize=budget={budget} solver={solver} time-limit={limit}");
-                let arguments = [
-                    costed.as_os_str(),
-                    OsStr::new(&pass),
-                    OsStr::new("--mlir-timing"),
-                    OsStr::new("--mlir-timing-display=list"),
-                    OsStr::new("-o"),
-                    out.as_os_str(),
-                ];
-                let said = succeeded(tool("rk-opt", &arguments)?, "rk-opt")?.stderr;
-                let text = std::fs::read_to_string(&out)?;
-                let number = |key: &str| -> Result<f64> {
-                    let at = text.find(&format!("{key} = ")).with_context(|| format!("no {key}"))?;
-                    let rest = &text[at + key.len() + 3..];
-                    Ok(rest.split([' ', ',', '}']).next().unwrap_or_default().parse()?)
-                };
-                let (base, time) = (number("rk.base_time")?, number("rk.time")?);
-                Ok((100.0 * (time - base) / base, seconds(&said, "Rematerialize")?))
-            };
-            let ((whole, slow), (by_class, fast)) = (plan("auto")?, plan("classes")?);
-            table.row(vec![
-                model.clone(),
-                nodes.to_string(),
-                budget.clone(),
-                format!("{whole:.3} %"),
-                format!("{slow:.1}"),
-                format!("{by_class:.3} %"),
-                format!("{fast:.1}"),
-                format!("{:+.3} pp", by_class - whole),
-                format!("1/{:.1}", slow / fast),
-            ]);
-        }
     }
     Ok(table)
 }

@@ -35,6 +35,12 @@ pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<Finished> {
     finish(Command::new(folder()?.join(name)).args(arguments), name)
 }
 
+/// The same with the planner's log on standard error.
+pub fn talking_tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<Finished> {
+    let mut command = Command::new(folder()?.join(name));
+    finish(command.args(arguments).env("RK_LOG", "rk_solve=info").env("NO_COLOR", "1"), name)
+}
+
 /// Runs the project's Python with `arguments`.
 pub fn python<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Finished> {
     finish(Command::new(".venv/bin/python").args(arguments), ".venv/bin/python")

@@ -4,7 +4,7 @@
 //! are added to it. A file given by `-o` is written whole or not at all. It keeps locations, because they carry the
 //! module paths that later tools show. And the exit code tells why there is no output: 1 the input or a pass was
 //! refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 an option of a pass is not understood,
-//! 5 a step is at a stage that cannot be planned, 6 the output cannot be written.
+//! 5 a step is at a stage that cannot be planned, 6 the output cannot be written. `RK_LOG=rk_solve=info` shows the planner at work.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const CANNOT_WRITE: i32 = 6;
 
 fn main() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("RK_LOG").unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     rk_rewrite::register_all();
     let mut command: Vec<OsString> = std::env::args_os().collect();
     let output = output(&command);

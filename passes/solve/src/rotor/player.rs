@@ -72,6 +72,19 @@ impl<'a> Player<'a> {
     }
 }
 
+/// Once forward and once back; of each block what it says is kept.
+pub(crate) fn once_through(graph: &Graph, blocks: &[(&Block, &[ValueId])]) -> Sequence {
+    let mut player = Player::new(graph);
+    for (block, kept) in blocks {
+        player.forward(block, kept);
+    }
+    for (block, _) in blocks.iter().rev() {
+        ids(block.backward.clone()).for_each(|node| player.run(node));
+        ids(block.forward.clone()).for_each(|node| player.forget(node.index()));
+    }
+    Sequence(player.sequence)
+}
+
 /// Checkpoints every `period` blocks; the blocks between run again on the way back.
 pub fn periodic(graph: &Graph, stages: &[Stage], period: usize) -> Sequence {
     let mut player = Player::new(graph);
