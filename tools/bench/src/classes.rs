@@ -47,7 +47,7 @@ pub struct Options {
     common: crate::Common,
 }
 
-const COUNTS: &str = "gpt2-4,gpt2-24,gpt2-96,transformer-24,transformer-24-styled,resnet101,bottlenecks-23-styled,mixer-12,\
+const COUNTS: &str = "gpt2-4,gpt2-8,gpt2-24,gpt2-96,transformer-24,transformer-24-styled,resnet101,bottlenecks-23-styled,mixer-12,\
                       mixer-12-styled,regnet_x_32gf,bert-12,vit-12,t5,convnext_tiny,swin_t,efficientnet_b0,\
                       mobilenet_v3_large,densenet121,googlenet,unet,transformer,lstm";
 const MEASURING: &str = "gpt2-4,gpt2-24,gpt2-48,resnet101,efficientnet_b0,densenet121";
