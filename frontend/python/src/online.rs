@@ -148,7 +148,7 @@ impl OnlineRuntime {
 
     /// Links a call that ran between [`Self::begin`] and now. `sizes`: bytes of a fresh output, or -1 - place of the argument
     /// that an output is a view of. `consumed`: tensors that were written in place, whose storages are now those of the
-    /// first outputs.
+    /// first outputs. `keep`: outputs are not to be evicted, as long as all that is kept takes three quarters of the budget at most.
     #[expect(clippy::too_many_arguments, reason = "one crossing of the border per operator")]
     fn finish(
         &mut self,
@@ -160,6 +160,7 @@ impl OnlineRuntime {
         sizes: Vec<i64>,
         nanos: u64,
         consumed: Vec<u32>,
+        keep: bool,
     ) -> PyResult<Vec<Handle>> {
         let (start, running) = (Instant::now(), self.core.world().running);
         let args = ids(&args);
@@ -184,6 +185,9 @@ impl OnlineRuntime {
         let handles = (first..first + sizes.len()).map(|t| self.handle(TensorId::new(t as u32))).collect();
         self.core.let_go(&args);
         self.core.overwrites(call, &ids(&consumed));
+        if keep {
+            self.core.settle_outputs(call, Bytes(self.core.options().budget.0 / 4 * 3));
+        }
         self.recorded += 1;
         self.core.trim().map_err(|stop| self.error(py, stop))?;
         self.count(start, running);
@@ -248,7 +252,7 @@ impl OnlineRuntime {
         self.drain()?;
         let (tensors, bytes) = self.core.unsettled();
         let budget = self.core.options().budget;
-        let all = self.core.pinned_bytes().0 + bytes.0;
+        let all = self.core.settled_bytes().0 + bytes.0;
         if budget != Bytes::UNLIMITED && all as f64 > share * budget.0 as f64 {
             return Ok(false);
         }
@@ -301,7 +305,7 @@ impl OnlineRuntime {
         Ok(HashMap::from([
             ("memory_bytes", counters.memory.0),
             ("peak_bytes", counters.max_memory.0),
-            ("pinned_bytes", self.core.pinned_bytes().0),
+            ("pinned_bytes", self.core.settled_bytes().0),
             ("calls", self.recorded),
             ("evictions", counters.evictions),
             ("recomputations", counters.reruns),

@@ -48,6 +48,7 @@ mod segments;
 mod simulate;
 mod tables;
 mod units;
+mod waiting;
 mod walks;
 mod world;
 

@@ -143,13 +143,35 @@ impl<W: World> Runtime<W> {
         Ok(())
     }
 
+    /// Settles the new storages of the call that was recorded last, if all that is settled keeps within this many bytes
+    /// then; says whether. What a backward pass makes is best kept so: it is wanted soon or not at all, and its past is the whole
+    /// pass, which would live as long as it, and count as the neighbour of everything.
+    pub fn settle_outputs(&mut self, call: CallId, limit: Bytes) -> bool {
+        let outputs = self.tables.calls[call.index()].outputs.clone();
+        if self.settled + self.tables.calls[call.index()].total > limit.0 {
+            return false;
+        }
+        for output in outputs {
+            let storage = self.tables.tensors[output as usize].storage;
+            // Not what it is a view of.
+            if self.tables.first_tensor[storage as usize] == output {
+                self.pin_for_ever(TensorId(output));
+            }
+        }
+        self.cut_if_spent(call.0);
+        self.collect();
+        true
+    }
+
     fn pin_for_ever(&mut self, tensor: TensorId) {
         let storage = self.tables.storage_of(tensor).0;
         if !self.tables.pinned[storage as usize] {
             self.lock(storage);
             self.tables.pinned[storage as usize] = true;
         }
-        self.tables.settled[storage as usize] = true;
+        if !std::mem::replace(&mut self.tables.settled[storage as usize], true) {
+            self.settled += self.tables.size[storage as usize];
+        }
         self.tables.cut_above(storage);
     }
 
@@ -177,6 +199,9 @@ impl<W: World> Runtime<W> {
         debug_assert!(self.tables.pinned[storage], "a storage in the pool has a size for good");
         self.counters.memory.0 = self.counters.memory.0 + size.0 - self.tables.size[storage];
         self.counters.max_memory = self.counters.max_memory.max(self.counters.memory);
+        if self.tables.settled[storage] {
+            self.settled = self.settled + size.0 - self.tables.size[storage];
+        }
         self.tables.size[storage] = size.0;
     }
 
@@ -203,9 +228,9 @@ impl<W: World> Runtime<W> {
         (tensors, Bytes(bytes))
     }
 
-    /// Bytes that no eviction will free, whether or not their calls hold them at the moment.
-    pub fn pinned_bytes(&self) -> Bytes {
-        self.locked().pinned_bytes
+    /// Bytes of what is settled, which no eviction will free.
+    pub fn settled_bytes(&self) -> Bytes {
+        Bytes(self.settled)
     }
 
     /// Whether a tensor has its value. A view may lack it while its storage is in memory.
@@ -319,7 +344,19 @@ impl<W: World> Runtime<W> {
                 self.bury(call);
             } else {
                 self.cut_if_spent(call);
+                self.free_settled(self.tables.tensors[tensor as usize].storage);
             }
+        }
+    }
+
+    /// A settled storage that nobody wants is not kept for the sake of other outputs of its call.
+    fn free_settled(&mut self, storage: u32) {
+        let s = storage as usize;
+        if self.tables.settled[s] && self.tables.tensors_of(storage).all(|t| self.tables.is_dead(t)) {
+            self.settled -= self.tables.size[s];
+            (self.tables.settled[s], self.tables.pinned[s]) = (false, false);
+            self.unlock(storage);
+            self.evict(storage);
         }
     }
 
@@ -340,6 +377,9 @@ impl<W: World> Runtime<W> {
             if last {
                 if let Some(segments) = &mut self.segments {
                     segments.forgotten(storage);
+                }
+                if self.tables.settled[s] {
+                    self.settled -= self.tables.size[s];
                 }
                 self.search.forgotten(&self.tables, storage);
                 self.tables.free_storage(storage);

@@ -13,6 +13,7 @@ use crate::search::{Scan, Search};
 use crate::segments::Segments;
 use crate::tables::{Output, Tables};
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
+use crate::waiting::TAKEN;
 use crate::world::{Counters, Locked, LockedSet, Options, Run, Stop, World};
 use std::collections::HashMap;
 
@@ -23,13 +24,15 @@ const RERUN_LIMIT: u64 = 1 << 26;
 /// A tensor on its way to a value.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    target: u32,
+    pub(crate) target: u32,
     again: bool,
     /// Its parents without value lie in `missing[next..]`, up to the next frame's.
     next: usize,
     first: usize,
     /// The locks that it holds lie in `held[first_lock..]`.
-    first_lock: usize,
+    pub(crate) first_lock: usize,
+    /// How often locks of it were taken back (see `waiting`).
+    pub(crate) given_way: u8,
 }
 
 /// DTR on a graph that is linked while it runs.
@@ -44,10 +47,10 @@ pub struct Runtime<W> {
     /// Recurring segments, if they are looked for.
     pub(crate) segments: Option<Segments>,
     pub(crate) counters: Counters,
-    frames: Vec<Frame>,
-    missing: Vec<u32>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) missing: Vec<u32>,
     /// Storages that open frames have locked, in order.
-    held: Vec<u32>,
+    pub(crate) held: Vec<u32>,
     /// Scratch of one run: storages that it made resident, tensors that it defined.
     arrived: Vec<u32>,
     defined: Vec<u32>,
@@ -55,6 +58,8 @@ pub struct Runtime<W> {
     pub(crate) overwritten: HashMap<u32, Vec<TensorId>>,
     /// Scratch of forgetting.
     pub(crate) dead: Vec<u32>,
+    /// Bytes of settled storages.
+    pub(crate) settled: u64,
 }
 
 impl<W: World> Runtime<W> {
@@ -85,6 +90,7 @@ impl<W: World> Runtime<W> {
             defined: Vec::new(),
             overwritten: HashMap::new(),
             dead: Vec::new(),
+            settled: 0,
         }
     }
 
@@ -208,7 +214,7 @@ impl<W: World> Runtime<W> {
             self.missing.truncate(missing);
             // Banishing resets locks; after an error nothing can be said of them.
             for storage in self.held.split_off(held) {
-                if self.banishing.is_none() {
+                if self.banishing.is_none() && storage != TAKEN {
                     self.unlock(storage);
                 }
             }
@@ -222,6 +228,9 @@ impl<W: World> Runtime<W> {
         while let Some(frame) = self.frames[outer..].last_mut() {
             let Some(&parent) = self.missing.get(frame.next) else {
                 let Frame { target, again, .. } = *frame;
+                if self.lacks_what_was_taken() {
+                    continue;
+                }
                 self.run(target, again)?;
                 continue;
             };
@@ -263,7 +272,7 @@ impl<W: World> Runtime<W> {
                 self.missing.push(parent.0);
             }
         }
-        self.frames.push(Frame { target, again, next: first, first, first_lock });
+        self.frames.push(Frame { target, again, next: first, first, first_lock, given_way: 0 });
     }
 
     /// Runs the call of `target`, the last frame's, whose parents are all in memory and locked, and closes the frame.
@@ -326,6 +335,9 @@ impl<W: World> Runtime<W> {
                 let in_use = self.counters.memory;
                 if self.options.online.overshoot && in_use <= budget {
                     return Ok(());
+                }
+                if self.options.online.overshoot && self.take_from_waiting() {
+                    continue;
                 }
                 let locked = Box::new(self.locked());
                 return Err(Stop::OutOfMemory { wanted, in_use, budget, locked });

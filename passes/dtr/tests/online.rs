@@ -292,3 +292,45 @@ fn versions_that_were_overwritten_do_not_stay() {
     runtime.release(last).expect("nothing to compute");
     assert_eq!(runtime.in_use(), [1, 1, 1], "the weight");
 }
+
+#[test]
+fn calls_that_wait_give_way() -> Result<(), Stop<String>> {
+    let mut runtime = Runtime::new(options(Heuristic::DTR, u64::MAX), Checked::default());
+    let weight = constant(&mut runtime, 0);
+    let spare = call(&mut runtime, 1, &[weight], &[fresh(5)])?;
+    let small = call(&mut runtime, 1, &[weight], &[fresh(4)])?;
+    let large = call(&mut runtime, 1, &[small], &[fresh(8)])?;
+    let end = call(&mut runtime, 1, &[large], &[fresh(2)])?;
+    let sum = call(&mut runtime, 1, &[spare, end, spare], &[fresh(1)])?;
+    [small, large, end, sum].into_iter().for_each(|tensor| runtime.discard(tensor));
+    // The sum waits with 5 locked for the end, which is made from 8: together more than 12, and each call fits in that.
+    runtime.set_budget(Bytes(12));
+    runtime.reset_counters();
+    runtime.hold(&[sum])?;
+    assert_eq!(runtime.counters().max_memory, Bytes(17), "passed by the large one's own 8 at most");
+    assert_eq!(runtime.counters().reruns, 5, "the spare one runs again, too");
+    runtime.let_go(&[sum]);
+    assert_eq!(runtime.locked().count, 1, "the weight alone");
+    Ok(())
+}
+
+#[test]
+fn what_a_backward_pass_makes_is_kept_until_nobody_wants_it() -> Result<(), Stop<String>> {
+    let mut runtime = Runtime::new(options(Heuristic::DTR, 100), Checked::default());
+    let weight = constant(&mut runtime, 0);
+    let activation = call(&mut runtime, 1, &[weight], &[fresh(10)])?;
+    let pair = call(&mut runtime, 1, &[activation], &[fresh(20), fresh(30)])?;
+    let made = runtime.call_of(pair);
+    assert!(!runtime.settle_outputs(made, Bytes(49)) && !runtime.is_settled(pair), "50 are too much");
+    assert!(runtime.settle_outputs(made, Bytes(50)) && runtime.is_settled(pair));
+    assert!(!runtime.is_read(activation), "what is kept does not run again");
+    runtime.discard(pair);
+    assert_eq!((runtime.settled_bytes(), runtime.counters().memory), (Bytes(50), Bytes(60)));
+    runtime.release(TensorId::new(pair.index() as u32 + 1))?;
+    assert_eq!((runtime.settled_bytes(), runtime.counters().memory), (Bytes(20), Bytes(30)));
+    runtime.release(pair)?;
+    runtime.release(activation)?;
+    assert_eq!((runtime.settled_bytes(), runtime.counters().memory), (Bytes(0), Bytes(0)));
+    assert_eq!(runtime.in_use()[0], 1, "the weight");
+    Ok(())
+}

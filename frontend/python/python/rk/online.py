@@ -12,9 +12,9 @@ and the same random numbers. The rules are those of Kirisame et al., "Dynamic Te
 2021; the calls :func:`checkpoint`, :func:`decheckpoint`, :func:`set_memory_budget` are those of its
 prototype.
 
-The promise: what operators make is never more than the budget while the next operator starts, and at most the
-outputs of one operator above it until that is done; operators' own scratch memory is theirs. Weights, inputs
-and other tensors made outside do not count, unless ``scope="total"``. If the budget cannot be met,
+The promise: what operators make is never more than the budget when an operator starts, and at most the
+outputs of that one operator above it until it is done; operators' own scratch memory is theirs. Weights,
+inputs and other tensors made outside do not count, unless ``scope="total"``. If the budget cannot be met,
 :class:`OutOfMemoryError` names what stands in the way.
 
 Not here: planning ahead for graphs that stay the same (``rk.compile``); operators that change shapes in place

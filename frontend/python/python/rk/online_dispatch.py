@@ -41,6 +41,11 @@ from rk.online_replay import (
 __all__ = ["Managed", "OutOfMemoryError", "Runtime"]
 
 
+def in_backward() -> bool:
+    """Whether autograd is running backward, and not for a graph of its own (higher-order gradients)."""
+    return torch._C._current_graph_task_id() >= 0 and not torch.is_grad_enabled()
+
+
 class OutOfMemoryError(torch.OutOfMemoryError):
     """The budget cannot be met: all that is in memory is locked by a running operator, or pinned.
 
@@ -198,6 +203,7 @@ class Runtime:
                 self.core.settle(leaf.grad._handle.id)
         except OverBudget as error:
             raise OutOfMemoryError(*error.args) from None
+        self.core.settle_all(1.0)
         for leaf in ours:
             own = leaf.grad._handle.id
             (value,) = self.core.begin(0, [own])
@@ -206,7 +212,6 @@ class Runtime:
                 alone = value.untyped_storage().nbytes() == value.nbytes
                 leaf.grad = value if alone else value.clone()
         self.leaves.clear()
-        self.core.settle_all(1.0)
         self.core.flush_log()
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -302,7 +307,7 @@ class Runtime:
             self.core.abandon(ids)
             return result
         values = replay.outputs(outputs)
-        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [])
+        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [], in_backward())
         wrapped = iter([self.wrap(value, handle) for value, handle in zip(values, handles, strict=True)])
         return map_tensors(result, lambda _: next(wrapped))
 
@@ -393,7 +398,7 @@ class Runtime:
         values = written + fresh
         sizes = [value.untyped_storage().nbytes() for value in values]
         consumed = [tensors[p]._handle.id for p, keep in zip(moved, kept, strict=True) if not keep]
-        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, consumed)
+        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, consumed, False)
         for place, group, handle, keep in zip(moved, shared, handles, kept, strict=False):
             self._move(tensors[place], group, handle, operands[place])
             if keep:
@@ -448,6 +453,6 @@ class Runtime:
             view = Restride(wrapper)
             self.core.begin(-1, [handle.id])
             lies = reshaped(value.untyped_storage(), wrapper)
-            (own,) = self.core.finish(-1, [handle.id], view, [lies], [-1], 0, [])
+            (own,) = self.core.finish(-1, [handle.id], view, [lies], [-1], 0, [], False)
             wrapper._handle = own
             self.wrappers[own.id] = weakref.ref(wrapper)

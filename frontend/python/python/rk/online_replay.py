@@ -155,9 +155,9 @@ class Replay:
 
     def again(self, operands: Sequence[Any]) -> Any:
         """Runs the operator with the random state of its first run, and puts the present one back."""
-        if self.generator is None and self.grad == torch.is_grad_enabled():
-            return self.run(operands)
-        with torch.set_grad_enabled(self.grad):
+        # Some operators (``detach`` in a backward pass) are dispatched above autograd, which would record
+        # what is computed again for them, and keep that.
+        with torch._C._AutoDispatchBelowAutograd(), torch.set_grad_enabled(self.grad):
             if self.generator is None:
                 return self.run(operands)
             present = self.generator.get_state()
