@@ -13,7 +13,7 @@ import torch
 from torch import fx, nn
 
 from rk.errors import CompileError, RkError
-from rk.graph_text import Step
+from rk.step import Step
 
 
 class _CalledOff(Exception):

@@ -13,7 +13,8 @@ import torch
 
 from rk import bits, emit, random_state
 from rk.errors import VerifyError
-from rk.graph_text import Step
+from rk.graph_text import Text
+from rk.step import Step
 
 STEPS = 2
 """How many steps are compared: the second starts from what the first one has updated."""
@@ -25,7 +26,7 @@ class Verifier:
 
     def __init__(self, step: Step, device: torch.device) -> None:
         """Compiles the step without a plan."""
-        everything = [(call.line, False) for call in step.calls if not call.is_view]
+        everything = [(call.line, False) for call in Text(step).calls if not call.is_view]
         emitter = emit.Emitter(step, everything)
         self.forward, self.backward = emitter.modules()
         self.outputs = len(emitter.handed_out)

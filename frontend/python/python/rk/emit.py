@@ -17,7 +17,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from rk import joint, random_state, spelling
-from rk.graph_text import Step
+from rk.step import Step
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
 DETACH = torch.ops.aten.detach.default
@@ -46,7 +46,7 @@ class Emitter:
                 self._input(node)
         again = {line for line, second in runs if second}
         for line, second in runs:
-            node = step.calls[line - 1].node
+            node = step.lines[line - 1]
             if node is None:
                 self._hand_over()
             else:
@@ -72,7 +72,8 @@ class Emitter:
 
     def _copy(self, node: fx.Node, op: str, target: Any, args: Any, kwargs: Any) -> fx.Node:
         made = self.graph.create_node(op, target, args, kwargs, name=node.name)
-        made.meta = dict(node.meta)
+        # An update in place: setting `meta` would look the node up in the graph's tables twice.
+        made.meta.update(node.meta)
         return made
 
     def _hand_over(self) -> None:
@@ -122,11 +123,11 @@ class Emitter:
         """The newest instance of a node, in the graph that is being written; a view is written when it is
         first read.
         """
-        if not isinstance(node, fx.Node):
-            return node
         known = self.now.get(node)
         if known is not None:
-            return self._here(known)
+            return known if known.graph is self.graph else self._here(known)
+        if not isinstance(node, fx.Node):
+            return node
         value = node.meta.get("val")
         if isinstance(value, (int, float, bool)) or (value is None and joint.is_getitem(node)):
             return value

@@ -1,10 +1,8 @@
 """A joint graph of AOTAutograd as a step of the dialect rk, at stage raw (docs/ir.md says what every piece
 of it means).
 
-Every call is one line, and its line number is in its location: a schedule comes back as a list of line
-numbers. The forward pass ends at ``rk.tangents``, which hands the outputs to the caller and comes back with
-their gradients. Updates of buffers, which AOTAutograd puts at the very end, stand before it, because they
-belong to the forward pass.
+The number of its line (:mod:`rk.step`) is in the location of every call, and so a schedule comes back as a
+list of lines.
 """
 
 from __future__ import annotations
@@ -12,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import fx
 
 from rk import joint, spelling
+from rk.step import Step
 
 TANGENTS = "rk.tangents.default"
 
@@ -69,54 +68,36 @@ class Call:
         )
 
 
-class Step:
-    """A joint graph, read."""
+class Text:
+    """The calls of a step, spelled; with costs, the module."""
 
-    def __init__(self, gm: fx.GraphModule, num_fwd_outputs: int | None, static: Iterable[int]) -> None:
-        """``num_fwd_outputs`` is None for a graph without a backward pass; ``static`` are the indices of
-        state.
-        """
-        self.gm = gm
+    def __init__(self, step: Step) -> None:
+        """Spells all but the costs."""
+        self.step = step
         self.calls: list[Call] = []
         self.arguments: list[str] = []
-        self.boundary: int | None = None
-        """The line of ``rk.tangents``."""
-        outputs = list(fx.graph.map_arg(next(iter(gm.graph.find_nodes(op="output"))).args[0], lambda n: n))
-        cut = len(outputs) if num_fwd_outputs is None else num_fwd_outputs
-        self.outputs, self.gradients = outputs[:cut], outputs[cut:]
-        self.placeholders = list(gm.graph.find_nodes(op="placeholder"))
-        self._places = {node: place for place, node in enumerate(self.placeholders)}
-        self.tangents = [node for node in self.placeholders if joint.is_tangent(node)]
-        self.static = {self.placeholders[index] for index in static}
         self._names: dict[fx.Node, str] = {}
         self._types: dict[fx.Node, str] = {}
         self._made: dict[fx.Node, list[str]] = {}
         """The types of all results of calls with several."""
-        self._read(gm.graph)
+        self._read()
 
-    def _read(self, graph: fx.Graph) -> None:
-        for node in self.placeholders:
-            if joint.tensor_of(node) is not None and node not in self.tangents:
-                kind = "input" if node not in self.static else "buffer"
-                if node in self.static and node.target.startswith("primals") and self._trained(node):
+    def _read(self) -> None:
+        step = self.step
+        for node in step.placeholders:
+            if joint.tensor_of(node) is not None and not joint.is_tangent(node):
+                kind = "input" if node not in step.static else "buffer"
+                if node in step.static and node.target.startswith("primals") and step.is_trained(node):
                     kind = "parameter"
                 self._argument(node, kind, str(node.target), joint.tensor_of(node))
-        if self.tangents or any(_is_effect(node) for node in graph.nodes):
+        calls = (node for node in step.lines if node is not None)
+        if step.tangents or any(spelling.operator(node.target).is_effect for node in calls):
             self.arguments.append('%outside: tensor<0xi8> {rk.role = "buffer", rk.name = "outside"}')
-        nodes = [node for node in graph.nodes if node.op in ("call_function", "get_attr")]
-        # What AOTAutograd appends (updates of arguments) belongs to the forward pass.
-        forward = [node for node in nodes if not joint.is_backward(node)] if self.tangents else nodes
-        for node in forward:
-            self._node(node)
-        if self.tangents:
-            self._hand_over()
-            for node in nodes:
-                if joint.is_backward(node):
-                    self._node(node)
-
-    def _trained(self, node: fx.Node) -> bool:
-        index = self._places[node]
-        return index < len(self.gradients) and self.gradients[index] is not None
+        for node in step.nodes:
+            if node is None:
+                self._hand_over()
+            else:
+                self._node(node)
 
     def _argument(self, node: fx.Node, role: str, name: str, tensor: torch.Tensor | None) -> None:
         trained = ", rk.trainable" if role == "parameter" else ""
@@ -130,7 +111,7 @@ class Step:
 
     def _node(self, node: fx.Node) -> None:
         if node.op == "get_attr":
-            value = getattr(self.gm, node.target, None)
+            value = getattr(self.step.gm, node.target, None)
             if isinstance(value, torch.Tensor):
                 self._argument(node, "buffer", node.target, value)
         elif joint.is_getitem(node):
@@ -148,7 +129,7 @@ class Step:
         operands: list[fx.Node] = []
         writes: list[int] = []
         arguments: list[str] = []
-        for name, value in _in_schema_order(about, node):
+        for name, value in spelling.in_schema_order(about, node):
             before = len(operands)
             arguments.append(self._spelled(value, operands))
             if name in written:
@@ -194,30 +175,13 @@ class Step:
         return spelling.constant(value)
 
     def _hand_over(self) -> None:
-        given = [node for node in dict.fromkeys(self.outputs) if node in self._names]
+        given = [node for node in dict.fromkeys(self.step.outputs) if node in self._names]
         arguments = ["%outside", *(self._names[node] for node in given)]
         types = ["tensor<0xi8>", *(self._types[node] for node in given)]
-        made = [spelling.type_of(joint.tensor_of(node), owner=True) for node in self.tangents]
-        self.boundary = len(self.calls) + 1
-        self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, self.boundary))
-        for index, node in enumerate(self.tangents):
+        made = [spelling.type_of(joint.tensor_of(node), owner=True) for node in self.step.tangents]
+        self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, self.step.boundary))
+        for index, node in enumerate(self.step.tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
-
-    def gradient_bytes(self) -> int:
-        """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
-        pairs = zip(self.placeholders, self.gradients, strict=False)
-        tensors = [joint.tensor_of(gradient) for place, gradient in pairs if place in self.static]
-        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
-
-    def updated(self) -> set[int]:
-        """The indices of the inputs that forward overwrites."""
-        found = set()
-        for call in self.calls[: self.boundary]:
-            if call.node is not None:
-                written = spelling.written(call.node)
-                named = dict(_in_schema_order(spelling.operator(call.node.target), call.node))
-                found.update(self._places[named[name]] for name in written if named[name] in self._places)
-        return found
 
     def text(self, costs: Mapping[str, Cost], device: str, alignment: int, importer: str) -> str:
         """The module, with the costs that are known by signature."""
@@ -228,13 +192,13 @@ class Step:
                 values.append(self._names[node])
                 types.append(f'{self._types[node]} {{rk.role = "{role}", rk.name = {spelling.quoted(name)}}}')
 
-        for index, node in enumerate(self.outputs):
+        for index, node in enumerate(self.step.outputs):
             give_back(node, "output", str(index))
-        for node in self.tangents:
+        for node in self.step.tangents:
             give_back(node, "output", str(node.target))
-        for index, node in enumerate(self.gradients):
-            source = self.placeholders[index] if index < len(self.placeholders) else None
-            role = "gradient" if source in self.static else "output"
+        for index, node in enumerate(self.step.gradients):
+            source = self.step.placeholders[index] if index < len(self.step.placeholders) else None
+            role = "gradient" if source in self.step.static else "output"
             give_back(node, role, str(source.target) if source is not None else f"gradient {index}")
         lines = [
             f"module attributes {{rk.device = {spelling.quoted(device)}, rk.alignment = {alignment} : i64, "
@@ -247,18 +211,3 @@ class Step:
             "}",
         ]
         return "\n".join(lines) + "\n"
-
-
-def _in_schema_order(about: spelling.Operator, node: fx.Node) -> list[tuple[str, Any]]:
-    """The arguments of a call with their names, defaults filled in."""
-    if not about.arguments:
-        return [("", value) for value in (*node.args, *node.kwargs.values())]
-    given = len(node.args)
-    positional = [(name, value) for (name, _), value in zip(about.arguments, node.args, strict=False)]
-    return positional + [(name, node.kwargs.get(name, default)) for name, default in about.arguments[given:]]
-
-
-def _is_effect(node: fx.Node) -> bool:
-    return (
-        node.op == "call_function" and not joint.is_getitem(node) and spelling.operator(node.target).is_effect
-    )

@@ -44,6 +44,11 @@ def is_getitem(node: fx.Node) -> bool:
     return node.target is operator.getitem
 
 
+def is_call(node: fx.Node) -> bool:
+    """Whether the node calls an operator."""
+    return node.op == "call_function" and node.target is not operator.getitem
+
+
 def is_tangent(node: fx.Node) -> bool:
     """Whether the node is a gradient that comes in from outside of the graph."""
     return node.op == "placeholder" and "tangents" in str(node.target)

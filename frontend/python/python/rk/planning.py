@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rk import _rk, capture, schedule
-from rk.graph_text import Step
+from rk.step import Step
 from rk.options import Options
 
 

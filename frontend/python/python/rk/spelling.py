@@ -166,3 +166,12 @@ def operator(target: Any) -> Operator:
     return Operator(
         f"{space}.{name}.{schema.overload_name or 'default'}", arguments, written, is_random, is_effect
     )
+
+
+def in_schema_order(about: Operator, node: fx.Node) -> list[tuple[str, Any]]:
+    """The arguments of a call with their names, defaults filled in."""
+    if not about.arguments:
+        return [("", value) for value in (*node.args, *node.kwargs.values())]
+    given = len(node.args)
+    positional = [(name, value) for (name, _), value in zip(about.arguments, node.args, strict=False)]
+    return positional + [(name, node.kwargs.get(name, default)) for name, default in about.arguments[given:]]

@@ -18,7 +18,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 
 from rk import comparison, emit, nesting, normalize, schedule
 from rk.errors import OptionError
-from rk.graph_text import Step
+from rk.step import Step
 from rk.options import Options
 from rk.schedule import Problem, Schedule
 

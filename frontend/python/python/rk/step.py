@@ -1,0 +1,121 @@
+"""A joint graph of AOTAutograd as rk reads it: what goes in and comes out, and what is called in which order.
+
+Every call has a line, counted from 1, and a schedule is a list of lines. The forward pass ends at the line
+of ``rk.tangents``, which hands the outputs to the caller and comes back with their gradients. Updates of
+buffers, which AOTAutograd puts at the very end, stand before it, because they belong to the forward pass.
+
+Reading is cheap, and so is :attr:`Step.fingerprint`, by which a plan is found on disk; the text of the step
+(:mod:`rk.graph_text`) is written only when a plan has to be made.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.node import map_arg
+
+from rk import joint, spelling
+
+
+class Step:
+    """A joint graph, read."""
+
+    def __init__(self, gm: fx.GraphModule, num_fwd_outputs: int | None, static: Iterable[int]) -> None:
+        """``num_fwd_outputs`` is None for a graph without a backward pass; ``static`` are the indices of
+        state.
+        """
+        self.gm = gm
+        outputs = list(map_arg(next(iter(gm.graph.find_nodes(op="output"))).args[0], lambda n: n))
+        cut = len(outputs) if num_fwd_outputs is None else num_fwd_outputs
+        self.outputs, self.gradients = outputs[:cut], outputs[cut:]
+        self.placeholders = list(gm.graph.find_nodes(op="placeholder"))
+        self.places = {node: place for place, node in enumerate(self.placeholders)}
+        self.tangents = [node for node in self.placeholders if joint.is_tangent(node)]
+        self.static = {self.placeholders[index] for index in static}
+        self.nodes = self._in_order()
+        """Calls, picked results and constants in their order; None where the tangents come in."""
+        self.lines = [node for node in self.nodes if node is None or joint.is_call(node)]
+        """The calls: the node of line ``n`` is ``lines[n - 1]``, None for the tangents."""
+        self.boundary = self.lines.index(None) + 1 if self.tangents else None
+        """The line of the tangents."""
+
+    def _in_order(self) -> list[fx.Node | None]:
+        nodes = [node for node in self.gm.graph.nodes if node.op in ("call_function", "get_attr")]
+        if not self.tangents:
+            return nodes
+        # What AOTAutograd appends (updates of arguments) belongs to the forward pass.
+        late = [node for node in nodes if joint.is_backward(node)]
+        return [*(node for node in nodes if not joint.is_backward(node)), None, *late]
+
+    def is_trained(self, placeholder: fx.Node) -> bool:
+        """Whether the input has a gradient."""
+        index = self.places[placeholder]
+        return index < len(self.gradients) and self.gradients[index] is not None
+
+    def gradient_bytes(self) -> int:
+        """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
+        pairs = zip(self.placeholders, self.gradients, strict=False)
+        tensors = [joint.tensor_of(gradient) for place, gradient in pairs if place in self.static]
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+    def updated(self) -> set[int]:
+        """The indices of the inputs that forward overwrites."""
+        found = set()
+        for node in self.lines[: self.boundary]:
+            if node is not None and (written := spelling.written(node)):
+                named = dict(spelling.in_schema_order(spelling.operator(node.target), node))
+                found.update(self.places[named[name]] for name in written if named[name] in self.places)
+        return found
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of all that the plan depends on: operators and their arguments, sizes, strides and shared
+        storages of what comes in, passes, which inputs are state, what the user wants saved. Sizes of results
+        follow from these, but for operators that are not PyTorch's own.
+        """
+        names: dict[int, tuple[str, bool]] = {}
+        storages: dict[int, int] = {}
+        digest = hashlib.sha256(f"{len(self.outputs)}".encode())
+        for node in self.gm.graph.nodes:
+            target, about = node.target, [node.name, node.args]
+            if node.op == "call_function":
+                name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
+                about += [name, node.kwargs, node.meta.get("partitioner_tag"), node.meta.get("recompute")]
+                if not is_known:
+                    about.append(_sizes(node.meta.get("val")))
+            elif node.op == "placeholder":
+                about += [target, node in self.static, *_shared(joint.tensor_of(node), storages)]
+            elif node.op == "get_attr":
+                value = getattr(self.gm, target, None)
+                is_code = isinstance(value, fx.GraphModule)
+                about += [value.code] if is_code else _shared(value, storages)
+            digest.update(repr(about).encode())
+        return digest.hexdigest()
+
+
+def _named(target: Any) -> tuple[str, bool]:
+    """An operator's name, and whether it is PyTorch's own."""
+    known = target is operator.getitem or getattr(target, "namespace", None) in ("aten", "prims")
+    return str(target), known
+
+
+def _sizes(value: Any) -> Any:
+    """Tensors by their sizes; anything else, such as a number that was computed, by its kind."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), value.stride()
+    return [_sizes(one) for one in value] if isinstance(value, (tuple, list)) else type(value).__name__
+
+
+def _shared(value: Any, storages: dict[int, int]) -> list[Any]:
+    """What comes from outside: also where it is, and with which other input it shares its storage."""
+    if not isinstance(value, torch.Tensor):
+        return [_sizes(value)]
+    storage = value.untyped_storage()
+    place = storages.setdefault(storage._cdata, len(storages))
+    return [_sizes(value), str(value.device), value.storage_offset(), place, storage.nbytes()]
