@@ -50,6 +50,11 @@ impl<'c> Diagnostic<'c> {
         self
     }
 
+    /// The same as a warning: it does not stop anything.
+    pub fn into_warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
+    }
+
     /// What it says, without notes.
     pub fn message(&self) -> &str {
         &self.message

@@ -25,13 +25,17 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 
 /// Plans a step. `text` is one step in the dialect rk at any stage up to costed; `budget` is bytes, 2GiB or 60%.
 ///
+/// A budget that cannot be met is replaced by the smallest one found, if one was; then the answer has `unmet`: what a
+/// BudgetError would say (`message`, `budget`, `smallest`, `impossible_below`, `holder`). Without `addresses`, the live bytes
+/// alone must be within the budget, wherever an allocator puts them.
+///
 /// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
 /// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
 /// `solver`. With `stages`, also `stages`: the text of every stage that it went through.
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
 #[pyfunction]
-#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", seed=0, threads=1, stages=false))]
+#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", seed=0, threads=1, addresses=false, stages=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn rematerialize(
     py: Python<'_>,
@@ -42,6 +46,7 @@ pub fn rematerialize(
     time_limit: &str,
     seed: u64,
     threads: usize,
+    addresses: bool,
     stages: bool,
 ) -> PyResult<String> {
     let options = [budget, scope, solver, time_limit];
@@ -51,7 +56,8 @@ pub fn rematerialize(
         return Err(crate::errors::OptionError::new_err(format!("'{bad}' is no value of an option")));
     }
     let plan = format!(
-        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} seed={seed} threads={threads}}}"
+        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} seed={seed} threads={threads} \
+         addresses={addresses} on-infeasible=smallest}}"
     );
     detached(py, || {
         let _passes = passes();
@@ -69,6 +75,9 @@ pub fn rematerialize(
         }
         let step = only_step(&module)?;
         let mut answer = schedule(step, &module);
+        if let (_, Some(unmet)) = rk_rewrite::exit::take() {
+            answer.insert("unmet".into(), told(&unmet));
+        }
         if stages {
             answer.insert("stages".into(), Json::Object(seen.into_iter().collect()));
         }
@@ -135,6 +144,17 @@ pub(crate) fn only_step<'c>(module: &Module<'c>) -> Result<StepOp<'c>, Refusal> 
 fn with_stage(module: &Module<'_>) -> (String, Json) {
     let stage = only_step(module).map_or("unknown", |step| step.stage().as_str());
     (stage.to_owned(), module.op().print(true).into())
+}
+
+/// A budget that was not met, as data.
+fn told(unmet: &rk_rewrite::exit::Unmet) -> Json {
+    json!({
+        "message": unmet.message,
+        "budget": unmet.budget.0,
+        "smallest": unmet.smallest.map(|bytes| bytes.0),
+        "impossible_below": unmet.impossible_below.0,
+        "holder": unmet.holder,
+    })
 }
 
 /// A scheduled step as data.

@@ -13,7 +13,7 @@ create_exception!(
     BudgetError,
     RkError,
     "No schedule within the budget. `smallest_bytes`: the smallest budget known to be feasible, or None; `lower_bound_bytes`: \
-     nothing below can work; `budget_bytes`: what was asked for; `holder`: the operator that holds the peak."
+     nothing below can work, which may say no more than that the budget cannot; `budget_bytes`: what was asked for; `holder`: the operator that holds the peak."
 );
 create_exception!(
     rk,

@@ -59,7 +59,13 @@ pub fn plan(
                 "{verdict} {} bytes; {smallest}, and nothing below {} bytes can work; '{holder}' holds the peak",
                 budget.0, below.0
             );
-            let unmet = Unmet { budget, smallest: outcome.smallest_found, impossible_below: below, holder };
+            let unmet = Unmet {
+                budget,
+                smallest: outcome.smallest_found,
+                impossible_below: below,
+                holder,
+                message: text.clone(),
+            };
             return Err(Refusal::Budget(Box::new(unmet), text));
         };
         let schedule: Vec<u32> = plan.sequence.0.iter().map(|node| node.0).collect();

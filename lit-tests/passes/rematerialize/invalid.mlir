@@ -9,6 +9,8 @@
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="bugdet=1GiB" 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB scope=all" 2>&1 | FileCheck %s --check-prefix=SCOPE
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB time-limit=soon" 2>&1 | FileCheck %s --check-prefix=LIMIT
+// RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB on-infeasible=cry" 2>&1 | FileCheck %s --check-prefix=INSTEAD
+// RUN: rk-opt %t/infeasible.mlir --rematerialize="budget=8KiB on-infeasible=smallest addresses=false" 2>&1 | FileCheck %s --check-prefix=SMALLEST
 // RUN: not rk-opt %t/lowered.mlir --rematerialize=budget=1GiB 2>&1 | FileCheck %s --check-prefix=STAGE
 
 // NONE: error: rematerialize needs a budget
@@ -20,6 +22,10 @@
 // OPTION: no such option bugdet
 // SCOPE: error: scope 'all' is neither activations nor total
 // LIMIT: error: time-limit 'soon' is no duration
+// INSTEAD: error: on-infeasible 'cry' is neither error nor smallest
+// SMALLEST: warning: no schedule of 'step' fits 8.00 KiB; the smallest feasible budget found is 12.00 KiB
+// SMALLEST-NOT: rk.arena
+// SMALLEST: rk.budget = 12288
 // STAGE: error: cannot plan a step at stage lowered
 
 //--- infeasible.mlir

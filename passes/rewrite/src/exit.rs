@@ -29,6 +29,8 @@ pub struct Unmet {
     pub impossible_below: Bytes,
     /// The node that holds the peak.
     pub holder: String,
+    /// All of it, as a sentence.
+    pub message: String,
 }
 
 static CODE: AtomicI32 = AtomicI32::new(0);

@@ -75,6 +75,16 @@ pub static PASS: PassSpec = PassSpec {
             default: "false",
             help: "whether --rk-fuse runs before the nodes get their costs",
         },
+        OptionSpec {
+            name: "addresses",
+            default: "true",
+            help: "whether the values must fit into one arena of the budget; false for those who leave addresses to an allocator",
+        },
+        OptionSpec {
+            name: "on-infeasible",
+            default: "error",
+            help: "error, or smallest: a warning, and the plan for the smallest budget found to be feasible",
+        },
     ],
     run: |cx| run(cx),
 };
@@ -88,6 +98,9 @@ struct Options {
     seed: u64,
     threads: usize,
     fuse: bool,
+    addresses: bool,
+    /// A budget that cannot be met is replaced by the smallest one found.
+    smallest: bool,
 }
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
@@ -119,6 +132,11 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         "total" => true,
         other => return Err(refuse(format!("scope '{other}' is neither activations nor total")).into()),
     };
+    let smallest = match cx.option("on-infeasible").as_str() {
+        "error" => false,
+        "smallest" => true,
+        other => return Err(refuse(format!("on-infeasible '{other}' is neither error nor smallest")).into()),
+    };
     let limit = cx.option("time-limit");
     let time_limit = seconds(&limit)
         .ok_or_else(|| refuse(format!("time-limit '{limit}' is no duration such as 10s or 500ms")))?;
@@ -130,6 +148,8 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         seed: cx.parsed_option("seed")?,
         threads: cx.parsed_option("threads")?,
         fuse: cx.parsed_option("fuse")?,
+        addresses: cx.parsed_option("addresses")?,
+        smallest,
     })
 }
 
@@ -146,7 +166,7 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let standing = resident::bytes(step, module);
     let scope = if options.total { standing } else { Bytes(0) };
     let asked = options.budget.resolve(Bytes(base.peak.0 + scope.0));
-    let budget = Bytes(asked.0.saturating_sub(scope.0));
+    let mut budget = Bytes(asked.0.saturating_sub(scope.0));
     let request = Request {
         graph: &problem.graph,
         budget,
@@ -154,13 +174,24 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         time_limit: options.time_limit,
         seed: options.seed,
         threads: options.threads,
-        addresses: Some(Addresses::within(Bytes(alignment(step)), options.time_limit)),
+        addresses: options.addresses.then(|| Addresses::within(Bytes(alignment(step)), options.time_limit)),
         starts: Vec::new(),
     };
-    let outcome = rk_solve::solve(&request);
-    let Some(plan) = &outcome.plan else {
-        return Err(no_plan(step, &problem, &outcome, asked, scope).into());
-    };
+    let mut outcome = rk_solve::solve(&request);
+    if outcome.plan.is_none() {
+        let (code, told) = no_plan(step, &problem, &outcome, asked, scope);
+        match options.smallest.then(|| at_smallest(&request, &outcome)).flatten() {
+            Some(instead) => {
+                told.into_warning().report();
+                (budget, outcome) = instead;
+            }
+            None => {
+                exit::set(code);
+                return Err(told.into());
+            }
+        }
+    }
+    let Some(plan) = &outcome.plan else { return Err(bug(step, "there is none").into()) };
     let schedule = Schedule::from_sequence(&problem.graph, &plan.sequence)
         .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
     carry_out(step, &problem, &schedule);
@@ -168,12 +199,9 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let ctx = step.op().context();
     let number = |value: u64| Attr::i64(ctx, i64::try_from(value).unwrap_or(i64::MAX));
     let bound = outcome.lower_bound;
-    let packed = arena(step, plan)?;
     let attributes = [
         ("rk.budget", number(budget.0)),
         ("rk.peak", number(plan.trace.peak.0)),
-        ("rk.arena", number(packed.size.0)),
-        ("rk.pack_effort", number(packed.effort)),
         ("rk.base_peak", number(base.peak.0)),
         ("rk.resident", number(standing.0)),
         ("rk.time", number(plan.trace.time.0)),
@@ -187,6 +215,11 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         ("rk.solver", Attr::string(ctx, plan.solver.name())),
     ];
     attributes.into_iter().for_each(|(name, value)| step.op().set(name, value));
+    if options.addresses {
+        let packed = arena(step, plan)?;
+        step.op().set("rk.arena", number(packed.size.0));
+        step.op().set("rk.pack_effort", number(packed.effort));
+    }
     // Nothing that a solver said is believed: the judge reads the step that was written.
     let again = Problem::of(step, module)?;
     let schedule = again.schedule_of(step)?;
@@ -222,6 +255,15 @@ fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
         .note(step.op().location(), "this is a bug in rk, not in the model")
 }
 
+/// The smallest budget that the search has found to be feasible, planned from the sequence that showed it. The same
+/// search again might not find that sequence.
+fn at_smallest(request: &Request<'_>, outcome: &Outcome) -> Option<(Bytes, Outcome)> {
+    let budget = outcome.smallest_found?;
+    let starts = outcome.smallest.iter().map(|runs| (Solver::Greedy, runs.clone())).collect();
+    let found = rk_solve::solve(&Request { budget, starts, ..request.clone() });
+    found.plan.is_some().then_some((budget, found))
+}
+
 /// Why there is no plan: the budget that would do, the one that cannot, and the node that holds the peak.
 fn no_plan<'c>(
     step: StepOp<'c>,
@@ -229,7 +271,7 @@ fn no_plan<'c>(
     outcome: &Outcome,
     asked: Bytes,
     scope: Bytes,
-) -> Diagnostic<'c> {
+) -> (i32, Diagnostic<'c>) {
     let with_scope = |bytes: Bytes| readable(Bytes(bytes.0.saturating_add(scope.0)));
     let smallest = match outcome.smallest_found {
         Some(found) => format!(
@@ -239,21 +281,19 @@ fn no_plan<'c>(
         ),
         None => "no feasible budget was found".to_owned(),
     };
-    let below = with_scope(outcome.proven_infeasible_below);
+    // A proof for this budget alone is in the verdict; it is no bound that says more.
+    let says_more = outcome.proven_infeasible_below.0.saturating_add(scope.0) > asked.0.saturating_add(1)
+        || outcome.status != Status::Infeasible;
+    let below = match with_scope(outcome.proven_infeasible_below) {
+        below if says_more => format!(", and nothing below {below} can work"),
+        _ => String::new(),
+    };
     let holder = problem.nodes[outcome.peak_holder.index()];
     let (step, budget) = (step.symbol(), readable(asked));
     let (verdict, code) = match outcome.status {
         Status::Infeasible => (format!("no schedule of '{step}' fits {budget}"), exit::INFEASIBLE),
         _ => (format!("no schedule of '{step}' that fits {budget} was found in the time"), exit::NONE_FOUND),
     };
-    exit::set(code);
-    exit::set_unmet(exit::Unmet {
-        budget: asked,
-        smallest: outcome.smallest_found.map(|found| Bytes(found.0.saturating_add(scope.0))),
-        impossible_below: Bytes(outcome.proven_infeasible_below.0.saturating_add(scope.0)),
-        holder: holder.symbol().to_owned(),
-    });
-    let message = format!("{verdict}; {smallest}, and nothing below {below} can work");
     let about = problem.graph.node(outcome.peak_holder);
     let mut held: Vec<ValueId> = about.reads.iter().chain(&about.writes).copied().collect();
     held.sort_by_key(|&value| (std::cmp::Reverse(problem.graph.value(value).bytes), value));
@@ -273,7 +313,15 @@ fn no_plan<'c>(
         holder.symbol(),
         if held.is_empty() { "nothing else".to_owned() } else { held.join(", ") }
     );
-    Diagnostic::error(holder.op().location(), message).note(holder.op().location(), note)
+    let message = format!("{verdict}; {smallest}{below}");
+    exit::set_unmet(exit::Unmet {
+        budget: asked,
+        smallest: outcome.smallest_found.map(|found| Bytes(found.0.saturating_add(scope.0))),
+        impossible_below: Bytes(outcome.proven_infeasible_below.0.saturating_add(scope.0)),
+        holder: holder.symbol().to_owned(),
+        message: format!("{message}; {note}"),
+    });
+    (code, Diagnostic::error(holder.op().location(), message).note(holder.op().location(), note))
 }
 
 /// Writes the schedule down: runs, re-runs and drops, then the views that feed the return.
