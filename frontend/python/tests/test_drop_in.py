@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 import torch
@@ -180,3 +183,18 @@ def test_graphs_as_json_are_planned():
         _rk.plan("[", budget="15")
     with pytest.raises(rk.OptionError, match="solver"):
         _rk.plan(text, budget="15", solver="simplex")
+
+
+def test_exports_are_what_rk_import_reads(tmp_path):
+    from rk import _rk
+
+    target = Path(os.environ.get("CARGO_TARGET_DIR", Path(__file__).parents[3] / "target"))
+    tool = target / "release" / "rk-import"
+    if not tool.exists():
+        pytest.skip(f"{tool} is not built")
+    model, step = rk.export(net(), SAMPLE, tmp_path / "model.pt"), tmp_path / "step.mlir"
+    libraries = {**os.environ, "LD_LIBRARY_PATH": str(Path(torch.__file__).parent / "lib")}
+    command = [tool, model, "--input", "f32[128,64]", "-o", step]
+    subprocess.run(command, check=True, capture_output=True, env=libraries)
+    answer = json.loads(_rk.rematerialize(step.read_text(), budget="70%", time_limit="1s"))
+    assert answer["peak"] <= answer["budget"] < answer["base_peak"]

@@ -38,6 +38,7 @@ def test_budgets_are_read(given, expected):
         ({"time_limit": "soon"}, "no positive duration"),
         ({"codegen": "c"}, "fx, inductor, rk"),
         ({"codegen": "rk"}, "does not work yet"),
+        ({"codegen": "inductor", "verify": True}, "compares bits"),
         ({"on_infeasible": "cry"}, "error, best"),
         ({"verify": 1}, "neither True nor False"),
         ({"cache_dir": __file__}, "not a folder"),

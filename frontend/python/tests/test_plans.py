@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import warnings
 
 import pytest
@@ -170,3 +172,55 @@ def test_graphs_inside_one_another_keep_one_budget():
 
     whole = peak("100%")
     assert peak(int(0.6 * whole)) <= 0.6 * whole
+
+
+def test_the_smallest_budget_that_an_error_names_will_do(tmp_path):
+    options = {"cache_dir": str(tmp_path), "time_limit": "200ms"}
+    with pytest.raises(Exception, match="smallest feasible budget found") as caught:
+        step(compiled(Chain(layers=12), budget=20_000, **options))
+    smallest = caught.value.inner_exception.smallest_bytes
+    torch._dynamo.reset()
+    step(compiled(Chain(layers=12), budget=smallest, **options))
+
+
+def test_a_bound_that_repeats_the_budget_is_not_printed(tmp_path):
+    with pytest.raises(Exception, match=r"nothing below \d+.* can work") as caught:
+        step(compiled(Chain(), budget=1, cache_dir=str(tmp_path)))
+    error = caught.value.inner_exception
+    assert error.lower_bound_bytes > 2
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="KiB; the smallest feasible|smallest feasible budget") as caught:
+        step(compiled(Chain(layers=3), budget=error.smallest_bytes // 2, cache_dir=str(tmp_path)))
+    told = caught.value.inner_exception
+    repeats = told.lower_bound_bytes == told.budget_bytes + 1
+    assert ("nothing below" in str(told)) != repeats
+
+
+def test_what_the_user_wants_saved_runs_once(tmp_path):
+    from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+    def policy(_context, operator, *_args, **_kwargs):
+        kept = operator is torch.ops.aten.addmm.default
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+
+    class Selective(Chain):
+        def forward(self, x):
+            for layer in self.layers:
+                x = checkpoint(
+                    lambda v, layer=layer: self.between(layer(v)), x, use_reentrant=False, context_fn=contexts
+                )
+            return x.square().mean()
+
+    def runs_again(model, folder):
+        torch._dynamo.reset()
+        step(compiled(model, budget=1, on_infeasible="best", cache_dir=str(folder), dump_dir=str(folder)))
+        scheduled = next(folder.glob("*scheduled.mlir")).read_text()
+        again = re.findall(r"rk.run again @(\S+)\(", scheduled)
+        return [name for name in again if "layers" in name and "between" not in name]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert runs_again(Chain(), tmp_path / "free"), "otherwise there is nothing to forbid"
+        assert not runs_again(Selective(), tmp_path / "kept")

@@ -91,7 +91,7 @@ class Text:
                     kind = "parameter"
                 self._argument(node, kind, str(node.target), joint.tensor_of(node))
         calls = (node for node in step.lines if node is not None)
-        if step.tangents or any(spelling.operator(node.target).is_effect for node in calls):
+        if step.tangents or any(step.runs_once(node) for node in calls):
             self.arguments.append('%outside: tensor<0xi8> {rk.role = "buffer", rk.name = "outside"}')
         for node in step.nodes:
             if node is None:
@@ -137,8 +137,8 @@ class Text:
         types = [self._types[operand] for operand in operands]
         results = joint.results_of(node)
         aliases = self._aliases(results, operands, writes)
-        if about.is_effect:
-            # A change of the world: it happens once, and in its place.
+        if self.step.runs_once(node):
+            # As a change of the world it happens once, and in its place.
             arguments.append("%outside")
             writes.append(len(types))
             types.append("tensor<0xi8>")
@@ -179,7 +179,8 @@ class Text:
         arguments = ["%outside", *(self._names[node] for node in given)]
         types = ["tensor<0xi8>", *(self._types[node] for node in given)]
         made = [spelling.type_of(joint.tensor_of(node), owner=True) for node in self.step.tangents]
-        self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, self.step.boundary))
+        line = self.step.boundary
+        self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, line))
         for index, node in enumerate(self.step.tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
 

@@ -12,8 +12,8 @@ a tensor that the outer one saved is still alive.
 
 from __future__ import annotations
 
-import functools
 import itertools
+import re
 import warnings
 import weakref
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from rk.errors import BudgetError
-from rk.schedule import Problem, Schedule, at_smallest
+from rk.schedule import Problem, Schedule
 
 
 class Graph:
@@ -37,6 +37,8 @@ class Graph:
         self.budget = ""
         self.total = ""
         """The budget of the whole model, as long as this graph is the outermost."""
+        self.peak = 0
+        """Of the plan that it runs with."""
         self.stale = False
         """It must be planned again, because another graph was found to run inside of it."""
         self.joined = False
@@ -71,13 +73,16 @@ def around(graph: Graph) -> list[Graph]:
 def plan(graph: Graph, problem: Problem, budget: str) -> Schedule:
     """Plans a graph that is compiled now, and divides the budget if it runs inside of others."""
     graph.problem = problem
+    outer: list[Graph] = []
     if graph.stale:
         graph.stale = False
-        return problem.plan(graph.budget, graph.inside)
-    GRAPHS.add(graph)
-    graph.budget = graph.total = budget
-    outer = around(graph)
-    return _join(graph, outer) if outer else problem.plan(budget, 0)
+    else:
+        GRAPHS.add(graph)
+        graph.budget = graph.total = budget
+        outer = around(graph)
+    schedule = _join(graph, outer) if outer else problem.plan(graph.budget, graph.inside)
+    graph.peak = schedule.peak
+    return schedule
 
 
 def begin(graph: Graph) -> None:
@@ -91,8 +96,11 @@ def begin(graph: Graph) -> None:
 
 def _join(graph: Graph, outer: list[Graph]) -> Schedule:
     graph.joined = True
-    _warn(outer)
-    return _divide([*outer, graph], outer[0].total)
+    # Each was planned as if it were alone, and keeps that plan for the rest of this step.
+    most = sum(one.peak - one.inside for one in outer)
+    schedule = _divide([*outer, graph], outer[0].total)
+    _warn(outer, most + schedule.peak)
+    return schedule
 
 
 def _divide(chain: list[Graph], budget: str) -> Schedule:
@@ -113,8 +121,8 @@ def _divide(chain: list[Graph], budget: str) -> Schedule:
         except BudgetError as error:
             if place == 0 or error.smallest_bytes is None or error.smallest_bytes > total:
                 raise
-            ask = functools.partial(graph.problem.plan, inside=inside)
-            share, schedule = at_smallest(error, ask)
+            share = error.smallest_bytes
+            schedule = graph.problem.plan(str(share), inside)
         innermost = innermost or schedule
         graph.stale |= graph is not chain[-1] and (graph.inside != inside or graph.budget != str(share))
         graph.inside, graph.budget = inside, str(share)
@@ -122,11 +130,12 @@ def _divide(chain: list[Graph], budget: str) -> Schedule:
     return innermost
 
 
-def _warn(outer: list[Graph]) -> None:
-    breaks = [_told(graph.reason) for graph in outer]
+def _warn(outer: list[Graph], most: int) -> None:
+    """``most`` are the bytes that the step in which this is noticed may take."""
+    breaks = "; ".join(_told(graph.reason) for graph in outer)
     warnings.warn(
-        f"rk: the model runs as {len(outer) + 1} graphs, which share the budget by need; this first step "
-        f"was begun without knowing that. Broken {'; '.join(breaks)}",
+        f"rk: the model runs as {len(outer) + 1} graphs, which share the budget of {outer[0].total} by need; "
+        f"this first step was begun without knowing that, and may take up to {most} bytes. Broken {breaks}",
         stacklevel=2,
     )
 
@@ -135,5 +144,8 @@ def _told(reason: Any) -> str:
     """Where and why Dynamo ended a graph."""
     stack = getattr(reason, "user_stack", None) or []
     place = f"at {stack[-1].filename}:{stack[-1].lineno}" if stack else "at an unknown place"
-    first = str(getattr(reason, "reason", "")).strip().split("\n")[0]
-    return f"{place} ({first})"
+    lines = str(getattr(reason, "reason", "")).strip()
+    hint = ""
+    if re.search(r"\b(RNN|LSTM|GRU)", lines):
+        hint = "; torch._dynamo.config.allow_rnn = True lets recurrent layers be traced and planned"
+    return f"{place} ({lines.split(chr(10))[0]}{hint})"

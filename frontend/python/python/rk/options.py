@@ -22,10 +22,7 @@ from rk.errors import OptionError
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 CODEGENS = ("fx", "inductor", "rk")
-NOT_YET = {
-    "inductor": "it hands our partition to Inductor's kernels",
-    "rk": "it runs the whole step in rk's own runtime",
-}
+NOT_YET = {"rk": "it runs the whole step in rk's own runtime"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +42,9 @@ class Options:
     all.
     """
     codegen: str = "fx"
-    """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order."""
+    """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order, ``inductor`` makes
+    kernels of what is planned.
+    """
     verify: bool = False
     """Whether the first steps are run without the plan, too, and compared bit by bit."""
     cache_dir: Path | None = None
@@ -68,6 +67,8 @@ class Options:
         for name, check in _CHECKS.items():
             if name in given:
                 given[name] = check(name, given[name])
+        if given.get("verify") and given.get("codegen") == "inductor":
+            raise OptionError("verify=True compares bits, and those of Inductor's kernels are their own")
         return cls(**given)
 
     def as_dict(self) -> dict[str, Any]:

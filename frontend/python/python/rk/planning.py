@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from rk import _rk, capture, schedule
-from rk.step import Step
 from rk.options import Options
+from rk.step import Step
 
 
 @dataclasses.dataclass(frozen=True)

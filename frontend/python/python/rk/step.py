@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.node import map_arg
+from torch.utils.checkpoint import CheckpointPolicy
 
 from rk import joint, spelling
 
@@ -26,11 +27,18 @@ from rk import joint, spelling
 class Step:
     """A joint graph, read."""
 
-    def __init__(self, gm: fx.GraphModule, num_fwd_outputs: int | None, static: Iterable[int]) -> None:
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        num_fwd_outputs: int | None,
+        static: Iterable[int],
+        *,
+        replays: bool = True,
+    ) -> None:
         """``num_fwd_outputs`` is None for a graph without a backward pass; ``static`` are the indices of
-        state.
+        state; ``replays`` says whether a random operator can run again with the same random numbers.
         """
-        self.gm = gm
+        self.gm, self.replays = gm, replays
         outputs = list(map_arg(next(iter(gm.graph.find_nodes(op="output"))).args[0], lambda n: n))
         cut = len(outputs) if num_fwd_outputs is None else num_fwd_outputs
         self.outputs, self.gradients = outputs[:cut], outputs[cut:]
@@ -58,6 +66,14 @@ class Step:
         index = self.places[placeholder]
         return index < len(self.gradients) and self.gradients[index] is not None
 
+    def runs_once(self, call: fx.Node) -> bool:
+        """Whether nothing may run the call again: it changes the world, draws numbers that cannot be drawn
+        again, or the user wants its result saved (a policy of selective checkpointing).
+        """
+        about = spelling.operator(call.target)
+        must_save = call.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
+        return about.is_effect or must_save or about.is_random and not self.replays
+
     def gradient_bytes(self) -> int:
         """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
         pairs = zip(self.placeholders, self.gradients, strict=False)
@@ -81,7 +97,7 @@ class Step:
         """
         names: dict[int, tuple[str, bool]] = {}
         storages: dict[int, int] = {}
-        digest = hashlib.sha256(f"{len(self.outputs)}".encode())
+        digest = hashlib.sha256(f"{len(self.outputs)} {self.replays}".encode())
         for node in self.gm.graph.nodes:
             target, about = node.target, [node.name, node.args]
             if node.op == "call_function":

@@ -17,10 +17,10 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
 from rk import comparison, emit, nesting, normalize, schedule
-from rk.errors import OptionError
-from rk.step import Step
+from rk.errors import BudgetError, OptionError
 from rk.options import Options
 from rk.schedule import Problem, Schedule
+from rk.step import Step
 
 
 def rk(
@@ -84,17 +84,51 @@ class Compiled:
         self._run: Callable[..., Any] | None = None
         self._saved: int | None = None
         self._verifier: comparison.Verifier | None = None
+        self.tightening: Any = None
+        """With Inductor's kernels, :class:`rk.inductor.Tightening`."""
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
         if self.graph.place is None:
             nesting.begin(self.graph)
+        if self.tightening is not None and not self.tightening.settled:
+            self._tighten(args)
         if self.graph.stale:
             self.compile(args)
         return self._run(*args)
 
+    def _tighten(self, args: Sequence[Any]) -> None:
+        """Plans again for less, if the last step was measured to need more than its budget."""
+        less = self.tightening.next_budget()
+        if less is None:
+            return
+        before = self.graph.budget
+        resident = self.schedule.resident if self.options.scope == "total" else 0
+        try:
+            self._plan_within(less + resident, args)
+        except BudgetError as error:
+            least = error.smallest_bytes
+            if least is not None and least < self.schedule.budget + resident:
+                self._plan_within(least, args)
+                return
+            self.graph.stale, self.graph.budget = False, before
+            self.tightening.give_up(str(error))
+
+    def _plan_within(self, budget: int, args: Sequence[Any]) -> None:
+        self.graph.stale, self.graph.budget = True, str(budget)
+        self.compile(args)
+
     def compile(self, inputs: Sequence[Any]) -> None:
         """Lets AOTAutograd trace the graph, and plans it."""
+        if self.options.codegen == "inductor":
+            # It loads slowly.
+            from rk import inductor
+
+            self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
+            self._run = inductor.compiled(
+                self.gm, inputs, self._partition, self._with_forward, self.tightening.backward
+            )
+            return
         self._run = aot_autograd(
             fw_compiler=self._forward,
             bw_compiler=self._backward,
@@ -114,20 +148,37 @@ class Compiled:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
         normalize.normalize(gm.graph)
-        step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or ())
+        replays = self.options.codegen == "fx"
+        step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
         budget = schedule.budget_of(step, self.options, device)
-        self.schedule = nesting.plan(self.graph, Problem(step, self.options, device), budget)
+        problem = Problem(step, self.options, device)
+        try:
+            self.schedule = nesting.plan(self.graph, problem, budget)
+        except BudgetError as error:
+            if self.tightening is None or self.tightening.measured is not None or not error.smallest_bytes:
+                raise
+            # Fused, the step may need less than its operators one by one: the measurement will tell.
+            resident = problem.resident if self.options.scope == "total" else 0
+            self.tightening.budget = error.budget_bytes - resident
+            self.schedule = nesting.plan(self.graph, problem, str(error.smallest_bytes))
+        if self.tightening is not None:
+            self.tightening.planned(self.schedule, device, step.gradient_bytes())
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
         self._verifier = comparison.Verifier(step, device) if self.options.verify else None
         return emitter.modules()
 
     def _forward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """The forward graph, which notes what it leaves behind for backward."""
-        run, graph, place = boxed_nop(gm, inputs), self.graph, self._saved
+        run = boxed_nop(gm, inputs)
         if self._verifier is not None:
             run = functools.partial(self._verifier.run_forward, run)
+        return self._with_forward(run)
+
+    def _with_forward(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """The forward graph, which notes what it leaves behind for backward."""
+        run = run if self.tightening is None else self.tightening.forward(run)
+        graph, place = self.graph, self._saved
 
         def forward(args: list[Any]) -> Any:
             results = run(args)
