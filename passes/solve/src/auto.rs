@@ -129,7 +129,7 @@ fn best_of(plan: &crate::request::Plan) -> Best {
 }
 
 /// Half a percent of the base time between plan and bound, or no plan.
-fn gap_is_large(task: &Task) -> bool {
+pub(crate) fn gap_is_large(task: &Task) -> bool {
     let gap = task.best_cost().map(|cost| cost.saturating_sub(task.bound.0));
     gap.is_none_or(|gap| gap.saturating_mul(200) > task.base_time)
 }

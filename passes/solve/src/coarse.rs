@@ -2,8 +2,8 @@
 //!
 //! A cut sees one instant; in a deep network at a tight budget every instant of the backward half is tight, and the replay
 //! of a cut needs so much repair that little of it is left. The dynamic program knows how memory is filled and emptied along
-//! the chain, and the options of a block are cuts of their own. Some eight to sixteen blocks are best, whatever the size of
-//! the graph: fewer do not nest, more have too little choice inside. What comes out is polished by the local search.
+//! the chain, and the options of a block are cuts of their own. Some eight to sixteen blocks are best most of the time, whatever the
+//! size of the graph: fewer do not nest, more have too little choice inside. What comes out is polished by the local search.
 //!
 //! Plans that overshoot a little are repaired, since the program counts with caution.
 
@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rk_plan::{Bytes, judge};
 
+use crate::auto::gap_is_large;
 use crate::blocks::chain;
 use crate::greedy::greedy;
 use crate::model::from_sequence;
@@ -20,8 +21,8 @@ use crate::search::Best;
 use crate::solver::Solver;
 use crate::task::Task;
 
-/// Blocks of the chains that are tried.
-const BLOCKS: [usize; 3] = [8, 16, 4];
+/// Blocks of the chains that are tried, the finer ones only while the gap is large.
+const BLOCKS: [usize; 5] = [8, 16, 4, 32, 64];
 /// What a chain takes per node, about: a second at 10,000 nodes.
 const TIME_PER_NODE: Duration = Duration::from_micros(100);
 /// The most that a plan may overshoot to be repaired, in percent of the budget.
@@ -39,8 +40,9 @@ pub(crate) fn coarse_starts(task: &mut Task) -> Vec<Best> {
     let mut longest = TIME_PER_NODE.saturating_mul(nodes);
     for blocks in BLOCKS {
         let merge = length.div_ceil(blocks);
+        let worth_it = blocks <= BLOCKS[1] || gap_is_large(task);
         let in_time = task.clock.left() > longest.saturating_mul(2);
-        if length < 4 || tried.contains(&merge) || task.is_settled() || !in_time {
+        if length < 4 || tried.contains(&merge) || task.is_settled() || !in_time || !worth_it {
             continue;
         }
         let before = task.clock.elapsed();
