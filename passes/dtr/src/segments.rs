@@ -19,6 +19,7 @@ use crate::tables::{Output, Tables};
 use crate::units::CallId;
 use options::{Block, BlockCall, Step};
 use recognizer::{Found, Operand, Recognizer, Source};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
@@ -69,13 +70,25 @@ pub(crate) struct Group {
     pub stamp: u64,
 }
 
+/// What is kept of a call until its segment is complete: by then it may be forgotten, and its ids given to others.
+#[derive(Debug)]
+struct Recent {
+    call: u32,
+    cost: u64,
+    /// Storages that it made, with their sizes.
+    fresh: Vec<(u32, u64)>,
+    /// Storages that it read, and those that its results lie in.
+    reads: Vec<u32>,
+    makes: Vec<u32>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     recognizer: Recognizer,
     /// Per call its place in the stream.
     place: Vec<u64>,
     /// The calls of the stream that may still become part of a segment, from this place on.
-    recent: VecDeque<u32>,
+    recent: VecDeque<Recent>,
     first: u64,
     next: u64,
     /// Per storage its instance.
@@ -91,6 +104,13 @@ pub(crate) struct Segments {
 fn set<T: Clone>(table: &mut Vec<T>, index: usize, empty: T, value: T) {
     if index >= table.len() {
         table.resize(index + 1, empty);
+    }
+    table[index] = value;
+}
+
+fn set_with(table: &mut Vec<Option<Instance>>, index: usize, value: Option<Instance>) {
+    if index >= table.len() {
+        table.resize_with(index + 1, || None);
     }
     table[index] = value;
 }
@@ -113,11 +133,11 @@ impl Segments {
         let outputs: Vec<Output> = outputs_of(tables, call.0);
         set(&mut self.place, call.index(), NOWHERE, self.next);
         self.next += 1;
-        self.recent.push_back(call.0);
+        self.recent.push_back(recent_of(tables, call.0));
         self.counters.calls += 1;
         let mut grouped = Vec::new();
         for found in self.recognizer.push(operator, operands, &outputs) {
-            self.add_instance(tables, &found, &mut grouped);
+            self.add_instance(&found, &mut grouped);
         }
         self.counters.classes = u64::from(self.recognizer.classes());
         while self.first < self.recognizer.open() {
@@ -127,53 +147,45 @@ impl Segments {
         grouped
     }
 
-    fn add_instance(&mut self, tables: &Tables, found: &Found, grouped: &mut Vec<u32>) {
-        let calls: Vec<(u64, u32)> = (found.start..)
-            .zip(self.recent.range((found.start - self.first) as usize..))
-            .take(found.calls)
-            .map(|(place, &call)| (place, call))
-            .collect();
+    fn add_instance(&mut self, found: &Found, grouped: &mut Vec<u32>) {
         let id = self.free.pop().unwrap_or(self.instances.len() as u32);
-        let (mut storages, mut whole) = (Vec::new(), true);
-        for &(place, call) in &calls {
-            // A call that was forgotten has left its id to another.
-            let known = self.place[call as usize] == place;
-            whole &= known;
-            if known {
-                for output in fresh_of(tables, call) {
-                    set(&mut self.owner, output as usize, NONE, id);
-                    storages.push(output);
-                    grouped.push(output);
+        let from = (found.start - self.first) as usize;
+        let (mut block, mut storages, mut left) = (Block::default(), Vec::new(), 0);
+        // An id may stand for one storage after the other.
+        let mut local: HashMap<u32, u32> = HashMap::new();
+        for (recent, place) in self.recent.range(from..from + found.calls).zip(found.start..) {
+            let reads = places(&local, &recent.reads);
+            let known = self.place[recent.call as usize] == place;
+            for &(storage, bytes) in &recent.fresh {
+                local.insert(storage, storages.len() as u32);
+                block.sizes.push(bytes);
+                storages.push(if known { storage } else { NONE });
+                if known {
+                    set(&mut self.owner, storage as usize, NONE, id);
+                    grouped.push(storage);
+                    left += 1;
                 }
             }
-        }
-        if !whole || storages.is_empty() {
-            for storage in storages {
-                self.owner[storage as usize] = NONE;
-            }
-            self.free.push(id);
-            return;
+            block.calls.push(BlockCall { cost: recent.cost, reads, makes: places(&local, &recent.makes) });
         }
         self.counters.instances += 1;
         self.counters.covered += found.calls as u64;
-        let block = block_of(tables, &calls, &storages);
         match self.blocks.entry(found.class) {
-            std::collections::hash_map::Entry::Occupied(mut known) => {
+            Entry::Occupied(mut known) => {
                 for (known, new) in known.get_mut().calls.iter_mut().zip(&block.calls) {
                     known.cost = known.cost.min(new.cost);
                 }
             }
-            std::collections::hash_map::Entry::Vacant(new) => {
+            Entry::Vacant(new) => {
                 new.insert(block);
             }
         }
-        let left = storages.len();
-        let instance = Some(Instance { class: found.class, storages, left, plan: None, asleep: false });
-        if id as usize == self.instances.len() {
-            self.instances.push(instance);
-        } else {
-            self.instances[id as usize] = instance;
+        let instance =
+            (left > 0).then_some(Instance { class: found.class, storages, left, plan: None, asleep: false });
+        if instance.is_none() {
+            self.free.push(id);
         }
+        set_with(&mut self.instances, id as usize, instance);
     }
 
     /// Whether a storage is weighed with its instance instead of alone.
@@ -351,24 +363,21 @@ fn outputs_of(tables: &Tables, call: u32) -> Vec<Output> {
     tables.calls[call as usize].outputs.clone().map(output).collect()
 }
 
-/// What the calls of an instance have in common with those of the others.
-fn block_of(tables: &Tables, calls: &[(u64, u32)], storages: &[u32]) -> Block {
-    let local: HashMap<u32, u32> = storages.iter().zip(0..).map(|(&s, place)| (s, place)).collect();
-    let of = |tensor: u32| local.get(&tables.tensors[tensor as usize].storage).copied();
-    let call = |&(_, call): &(u64, u32)| {
-        let unique = |mut found: Vec<u32>| {
-            found.sort_unstable();
-            found.dedup();
-            found
-        };
-        BlockCall {
-            cost: tables.calls[call as usize].cost,
-            reads: unique(tables.args(call).iter().filter_map(|a| of(a.0)).collect()),
-            makes: unique(tables.calls[call as usize].outputs.clone().filter_map(of).collect()),
-        }
-    };
-    Block {
-        calls: calls.iter().map(call).collect(),
-        sizes: storages.iter().map(|&s| tables.size[s as usize]).collect(),
+fn recent_of(tables: &Tables, call: u32) -> Recent {
+    let storage = |tensor: u32| tables.tensors[tensor as usize].storage;
+    Recent {
+        call,
+        cost: tables.calls[call as usize].cost,
+        fresh: fresh_of(tables, call).map(|s| (s, tables.size[s as usize])).collect(),
+        reads: tables.args(call).iter().map(|a| storage(a.0)).collect(),
+        makes: tables.calls[call as usize].outputs.clone().map(storage).collect(),
     }
+}
+
+/// Where storages stand in a segment; those from outside are left out.
+fn places(local: &HashMap<u32, u32>, storages: &[u32]) -> Vec<u32> {
+    let mut found: Vec<u32> = storages.iter().filter_map(|s| local.get(s).copied()).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }

@@ -180,8 +180,10 @@ impl Recognizer {
             self.run =
                 if period == 0 { 0 } else { (0..limit).take_while(|k| same(end - 1 - k, period)).count() };
         }
-        (self.period >= SHORTEST && self.run >= self.period && self.period <= LONGEST_PERIOD)
-            .then_some(self.period)
+        // A body that is too short for a segment makes one several times over.
+        let period = self.period * SHORTEST.div_ceil(self.period.max(1));
+        (self.period > 0 && self.run + self.period >= 2 * period && period <= LONGEST_PERIOD)
+            .then_some(period)
     }
 
     /// Makes words of the items from `start` to `end`; returns their lengths.

@@ -73,6 +73,22 @@ fn word() -> impl Strategy<Value = Vec<(u64, usize)>> {
     prop::collection::vec((0..12u64, 1..4usize), SHORTEST + 2..40)
 }
 
+#[test]
+fn the_same_letters_wired_otherwise_are_another_class() {
+    let straight: Vec<(u64, usize)> = (0..10).map(|operator| (operator, 1)).collect();
+    let mut crossed = straight.clone();
+    crossed[7].1 = 3;
+    // All results have one size, so that only the wiring differs.
+    let mut stream = Vec::new();
+    (0..3).for_each(|_| plant(&mut stream, &straight, 1));
+    (0..3).for_each(|_| plant(&mut stream, &crossed, 1));
+    stream.iter_mut().for_each(|call| call.size = 8);
+    let found = read(&stream);
+    // The very first call reads nothing before it, and the segments begin behind it.
+    let classes: Vec<u32> = found.iter().map(|found| found.class).collect();
+    assert_eq!(classes, [0, 0, 0, 1, 1], "{found:?}");
+}
+
 proptest! {
     #[test]
     fn what_recurs_in_a_row_is_found(word in word(), times in 4..9usize, lead in 0..9usize) {
