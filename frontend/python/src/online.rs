@@ -71,7 +71,15 @@ pub struct OnlineRuntime {
     /// The share of the time since `started` that recomputation may take; more is thrashing.
     patience: f64,
     started: Instant,
+    /// Numbers of calls by how they are spelled, if segments are looked for.
+    spellings: Option<HashMap<String, u64>>,
+    spelled: u64,
+    /// The number of the call that is recorded next.
+    next: Option<u64>,
 }
+
+/// More spellings than this are begun anew; numbers are not given twice.
+const SPELLINGS: usize = 1 << 16;
 
 fn ids(tensors: &[u32]) -> Vec<TensorId> {
     tensors.iter().map(|&t| TensorId::new(t)).collect()
@@ -92,16 +100,24 @@ pub fn budget_bytes(text: &str) -> PyResult<u64> {
 #[pymethods]
 impl OnlineRuntime {
     #[new]
-    #[pyo3(signature = (budget, heuristic, *, seed=0, patience=1.0, log=None))]
+    #[pyo3(signature = (budget, heuristic, *, seed=0, patience=1.0, log=None, segments=false))]
     fn new(
         budget: Option<u64>,
         heuristic: &str,
         seed: u64,
         patience: f64,
         log: Option<PathBuf>,
+        segments: bool,
     ) -> PyResult<Self> {
         let heuristic =
             heuristic.parse::<Heuristic>().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        if segments && !heuristic.weighs_segments() {
+            let able = Heuristic::ALL.into_iter().filter(Heuristic::weighs_segments).map(|h| h.name());
+            let able = able.collect::<Vec<_>>().join(", ");
+            return Err(PyValueError::new_err(format!(
+                "segments are not weighed by {heuristic}, but by {able}"
+            )));
+        }
         let options = Options {
             heuristic,
             policy: Policy::Eager,
@@ -109,7 +125,7 @@ impl OnlineRuntime {
             remat_limit: Nanos::UNLIMITED,
             scan: Scan::Pruned,
             seed,
-            online: Online::ON,
+            online: Online { segments, ..Online::ON },
         };
         let log = log.map(|path| Log::create(&path)).transpose()?;
         let world = Values { log, ..Values::default() };
@@ -122,6 +138,9 @@ impl OnlineRuntime {
             recorded: 0,
             patience,
             started: Instant::now(),
+            spellings: segments.then(HashMap::new),
+            spelled: 0,
+            next: None,
         })
     }
 
@@ -182,6 +201,11 @@ impl OnlineRuntime {
         for (offset, value) in values.into_iter().enumerate() {
             put(&mut world.values, first + offset, value);
         }
+        if self.spellings.is_some() {
+            // Views that move over to an overwritten storage are spelled by nobody.
+            let number = self.next.take().unwrap_or(0);
+            self.core.observe(call, number);
+        }
         let handles = (first..first + sizes.len()).map(|t| self.handle(TensorId::new(t as u32))).collect();
         self.core.let_go(&args);
         self.core.overwrites(call, &ids(&consumed));
@@ -194,8 +218,21 @@ impl OnlineRuntime {
         self.is_thrashing().map_or(Ok(handles), |message| Err(PyRuntimeError::new_err(message)))
     }
 
+    /// How the call that is recorded next is spelled: equal for equal operators, constants, shapes and strides.
+    fn spell(&mut self, text: String) {
+        let Some(known) = &mut self.spellings else { return };
+        if known.len() > SPELLINGS {
+            known.clear();
+        }
+        self.next = Some(*known.entry(text).or_insert_with(|| {
+            self.spelled += 1;
+            self.spelled
+        }));
+    }
+
     /// Ends [`Self::begin`] for an operator that failed, or made nothing to manage.
     fn abandon(&mut self, args: Vec<u32>) {
+        self.next = None;
         self.core.let_go(&ids(&args));
     }
 
@@ -302,7 +339,7 @@ impl OnlineRuntime {
         self.drain()?;
         let counters = self.core.counters();
         let [tensors, calls, storages] = self.core.in_use();
-        Ok(HashMap::from([
+        let mut found = HashMap::from([
             ("memory_bytes", counters.memory.0),
             ("peak_bytes", counters.max_memory.0),
             ("pinned_bytes", self.core.settled_bytes().0),
@@ -316,7 +353,18 @@ impl OnlineRuntime {
             ("live_tensors", tensors as u64),
             ("live_calls", calls as u64),
             ("live_storages", storages as u64),
-        ]))
+        ]);
+        if let Some(segments) = self.core.segments() {
+            found.extend([
+                ("segment_calls", segments.covered),
+                ("segment_instances", segments.instances),
+                ("segment_classes", segments.classes),
+                ("segment_plans", segments.plans),
+                ("segment_evictions", segments.group_evictions),
+                ("segment_replays", segments.replays),
+            ]);
+        }
+        Ok(found)
     }
 
     /// Writes a mark (START, BACKWARD) to the log, if there is one.

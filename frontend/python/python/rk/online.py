@@ -72,7 +72,8 @@ class memory_budget:  # noqa: N801 - reads as a statement
     h_dtr_eq, h_dtr, h_dtr_local, h_lru, h_size, h_msps. ``scope``: "activations" counts what is made inside,
     "total" also what was made outside and is used inside. ``log``: a file for the calls, in the format of
     DTR's simulator (``rk-simrd``). ``patience``: the share of the time that recomputation may take, 1 for all
-    of it; more is called thrashing and raised, after ten seconds.
+    of it; more is called thrashing and raised, after ten seconds. ``segments``: parts of the run that recur are
+    recognised, planned once and weighed as a whole, with h_dtr_eq, h_dtr_local, h_lru and h_size.
 
     A context can be entered again; tensors that it made live on after it and stay managed, gradients of
     weights become ordinary tensors.
@@ -87,12 +88,19 @@ class memory_budget:  # noqa: N801 - reads as a statement
         log: str | None = None,
         patience: float = 1.0,
         seed: int = 0,
+        segments: bool = False,
     ) -> None:
         """A budget that is obeyed while the context is entered."""
         if scope not in ("activations", "total"):
             raise ValueError(f"scope {scope!r}: 'activations' or 'total'")
         self.runtime = Runtime(
-            _bytes(budget), heuristic, total=scope == "total", seed=seed, patience=patience, log=log
+            _bytes(budget),
+            heuristic,
+            total=scope == "total",
+            seed=seed,
+            patience=patience,
+            log=log,
+            segments=segments,
         )
         self._modes: list[_Mode] = []
 

@@ -37,6 +37,7 @@ from rk.online_replay import (
     reshaped,
     scan,
 )
+from rk.online_segments import spelling
 
 __all__ = ["Managed", "OutOfMemoryError", "Runtime"]
 
@@ -159,9 +160,13 @@ class Runtime:
         seed: int,
         patience: float,
         log: str | None,
+        segments: bool = False,
     ) -> None:
         """As :class:`rk.memory_budget` says."""
-        self.core = OnlineRuntime(budget, heuristic, seed=seed, patience=patience, log=log)
+        self.core = OnlineRuntime(
+            budget, heuristic, seed=seed, patience=patience, log=log, segments=segments
+        )
+        self.segments = segments
         # Whether tensors made outside count.
         self.total = total
         self.peeking = False
@@ -276,6 +281,8 @@ class Runtime:
         return self.core.constant(storage._cdata, storage.nbytes() if self.total else 0)
 
     def _first_run(self, replay: Replay, known: Operator, operands: list[Any]) -> tuple[Any, int]:
+        if self.segments:
+            self.core.spell(spelling(replay, operands))
         if known.random:
             device = replay.kwargs.get("device") or next((t.device for t in operands), torch.device("cpu"))
             replay.generator = generator_of(replay.kwargs, torch.device(device))
