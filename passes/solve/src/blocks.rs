@@ -1,7 +1,7 @@
 //! A training step as a chain of blocks: separators of the forward part, and which backward nodes belong to which block.
 //!
 //! A *separator* is a value through which every path from the past to the future of the forward part passes: at its
-//! position it is the only value with bytes that later forward nodes read, but for [shared](shared) ones. Blocks are what lies
+//! position it is the only value with bytes that later forward nodes read, but for shared ones (see `shared`). Blocks are what lies
 //! between. The backward part is divided at positions from which on only values of blocks up to `i` are read; among the
 //! possible positions, where the fewest bytes of gradients cross.
 //!

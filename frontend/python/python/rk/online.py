@@ -72,8 +72,8 @@ class memory_budget:  # noqa: N801 - reads as a statement
     h_dtr_eq, h_dtr, h_dtr_local, h_lru, h_size, h_msps. ``scope``: "activations" counts what is made inside,
     "total" also what was made outside and is used inside. ``log``: a file for the calls, in the format of
     DTR's simulator (``rk-simrd``). ``patience``: the share of the time that recomputation may take, 1 for all
-    of it; more is called thrashing and raised, after ten seconds. ``segments``: parts of the run that recur are
-    recognised, planned once and weighed as a whole, with h_dtr_eq, h_dtr_local, h_lru and h_size.
+    of it; more is called thrashing and raised, after ten seconds. ``segments``: parts of the run that recur
+    are recognised, planned once and weighed as a whole, with h_dtr_eq, h_dtr_local, h_lru and h_size.
 
     A context can be entered again; tensors that it made live on after it and stay managed, gradients of
     weights become ordinary tensors.

@@ -42,7 +42,10 @@ class StepGraph:
         return self.text
 
     def classes(self) -> list[list[str]]:
-        """The blocks by class, each named after its modules; those of a class compute the same bits. Empty before ``blocks``."""
+        """The blocks by class, each named after its modules; those of a class compute the same bits.
+
+        Empty before ``blocks``.
+        """
         listed = json.loads(_rk.translate(self.text, "json")).get("classes", [])
         return [one["members"] for one in listed]
 
