@@ -6,6 +6,7 @@
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize=budget=10ZB 2>&1 | FileCheck %s --check-prefix=HUGE
 // RUN: not rk-opt %t/infeasible.mlir '--rematerialize=budget="5 %%%%"' 2>&1 | FileCheck %s --check-prefix=PERCENT
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB solver=simplex" 2>&1 | FileCheck %s --check-prefix=SOLVER
+// RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB milp=scip" 2>&1 | FileCheck %s --check-prefix=MILP
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="bugdet=1GiB" 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB scope=all" 2>&1 | FileCheck %s --check-prefix=SCOPE
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB time-limit=soon" 2>&1 | FileCheck %s --check-prefix=LIMIT
@@ -19,6 +20,7 @@
 // HUGE: error: option 'budget' of rematerialize: '10ZB':
 // PERCENT: error: option 'budget' of rematerialize: '5 %%':
 // SOLVER: error: option 'solver' of rematerialize: 'simplex': unknown solver "simplex"; there are auto
+// MILP: error: option 'milp' of rematerialize: 'scip': unknown MILP solver "scip"; there are cbc and highs
 // OPTION: no such option bugdet
 // SCOPE: error: scope 'all' is neither activations nor total
 // LIMIT: error: time-limit 'soon' is no duration

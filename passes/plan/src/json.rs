@@ -116,7 +116,7 @@ pub fn read(text: &str) -> Result<Graph, JsonError> {
             return Err(source.at(node.get(), format!("nodes[{position}]: "), "must be an object".into()));
         }
         let parsed: RawNode = source.parse(node, || format!("nodes[{position}]"))?;
-        let at = Place { source: &source, node, position };
+        let at = Place { source: &source, node, position, count: nodes.len() };
         times.push(at.time(parsed.time)?);
         raw.push(parsed);
     }
@@ -125,7 +125,7 @@ pub fn read(text: &str) -> Result<Graph, JsonError> {
     let unit = graph.time_unit.map_or(Ok(Cow::Borrowed("")), |raw| source.string(raw, "time_unit"))?;
     let mut builder = GraphBuilder::new(name).time_unit(unit, 10u64.pow(decimals));
     for (position, node) in raw.iter().enumerate() {
-        let at = Place { source: &source, node: nodes[position], position };
+        let at = Place { source: &source, node: nodes[position], position, count: nodes.len() };
         let spec = at.spec(node, ticks(&times[position], decimals), &builder)?;
         builder.add(spec).map_err(|error| at.wrong(at.node, "", error.to_string()))?;
     }
@@ -186,7 +186,13 @@ impl<'a> Source<'a> {
         // serde_json counts from the start of the part it was given.
         let column =
             if error.line() <= 1 { inside.column + error.column().saturating_sub(1) } else { error.column() };
-        JsonError { line: inside.line + error.line().saturating_sub(1), column: column.max(1), ..inside }
+        let line = inside.line + error.line().saturating_sub(1);
+        let here = self.text.lines().nth(line - 1).and_then(|text| text.get(column.max(1) - 1..));
+        // Python's json module writes these three.
+        let infinite =
+            here.is_some_and(|here| ["NaN", "Infinity", "-I"].iter().any(|no| here.starts_with(no)));
+        let hint = if infinite { "; numbers in JSON are finite" } else { "" };
+        JsonError { line, column: column.max(1), message: inside.message + hint, field: inside.field }
     }
 
     fn parse<T: Deserialize<'a>>(
@@ -209,6 +215,8 @@ struct Place<'s, 'a> {
     source: &'s Source<'a>,
     node: &'a RawValue,
     position: usize,
+    /// Nodes of the whole file.
+    count: usize,
 }
 
 impl<'a> Place<'_, 'a> {
@@ -285,6 +293,10 @@ impl<'a> Place<'_, 'a> {
                 Err(_) => return Err(self.wrong(dep, field, "there are not that many nodes")),
             },
         };
+        if node as usize >= self.count {
+            let message = format!("there is no node {node}: the graph has {}, counted from 0", self.count);
+            return Err(self.wrong(dep, field, message));
+        }
         if node as usize >= self.position {
             let why =
                 "must come earlier in the list: a node cannot read its own or a later result (no cycles)";

@@ -41,7 +41,7 @@ use rk_plan::{
     arena::{self, Arena},
     base_trace, judge_schedule, readable,
 };
-use rk_solve::{Addresses, Outcome, Plan, Request, Solver, Status};
+use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status};
 
 use crate::planning::Problem;
 use crate::{exit, resident};
@@ -71,6 +71,11 @@ pub static PASS: PassSpec = PassSpec {
         OptionSpec { name: "seed", default: "0", help: "the same seed gives the same plan" },
         OptionSpec { name: "threads", default: "1", help: "threads that the solver may use" },
         OptionSpec {
+            name: "milp",
+            default: "cbc",
+            help: "who solves mixed integer programs: cbc, or highs where it was built in",
+        },
+        OptionSpec {
             name: "fuse",
             default: "false",
             help: "whether --rk-fuse runs before the nodes get their costs",
@@ -97,6 +102,7 @@ struct Options {
     time_limit: Duration,
     seed: u64,
     threads: usize,
+    milp: MilpSolver,
     fuse: bool,
     addresses: bool,
     /// A budget that cannot be met is replaced by the smallest one found.
@@ -147,6 +153,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         time_limit,
         seed: cx.parsed_option("seed")?,
         threads: cx.parsed_option("threads")?,
+        milp: cx.parsed_option("milp")?,
         fuse: cx.parsed_option("fuse")?,
         addresses: cx.parsed_option("addresses")?,
         smallest,
@@ -174,6 +181,7 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         time_limit: options.time_limit,
         seed: options.seed,
         threads: options.threads,
+        milp: options.milp,
         addresses: options.addresses.then(|| Addresses::within(Bytes(alignment(step)), options.time_limit)),
         starts: Vec::new(),
     };

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rk_plan::{Budget, Graph, Time, base_trace, json};
 use rk_solve::bounds::{order_free, raise_by_chain};
+use rk_solve::milp::Options;
 use rk_solve::{Request, Solver, solve};
 
 enum Mode {
@@ -86,7 +87,7 @@ fn row(
     // The file rounds up in the fourth digit.
     let known = best.parse::<f64>().map(|percent| Time((base * (1.0 + percent / 100.0)).ceil() as u64 + 1));
     if let (Mode::Chain, Ok(known)) = (mode, known) {
-        raise_by_chain(graph, budget, known, &mut bound, limit);
+        raise_by_chain(graph, budget, known, &mut bound, Options::exact(limit));
     }
     let (time, at, seconds) =
         (percent(bound.time), &graph.node(bound.node).name, start.elapsed().as_secs_f64());

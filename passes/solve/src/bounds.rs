@@ -13,6 +13,7 @@ use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 use crate::chain::chain;
 use crate::cut::{Choice, Cut, Cutter};
 use crate::knapsack::{self, Limits};
+use crate::milp::Options;
 use crate::request::BoundKind;
 use crate::scan::scan;
 
@@ -76,7 +77,7 @@ const EXACT: usize = 4;
 /// Subproblems per exact cut before it is left with what is proven.
 const SUBPROBLEMS: u64 = 200_000;
 
-/// Beyond this, CBC has not been seen to finish in useful time.
+/// Beyond this, no solver has been seen to finish in useful time.
 pub const CHAINED: usize = 1200;
 
 /// The best order-free bound that can be had in a time. The clock only stops.
@@ -128,11 +129,11 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
 /// Raises a bound of [`order_free_below`] by a chain of cuts, if a plan is known and a gap is left.
 ///
 /// Costs seconds rather than milliseconds, and a child process; graphs of more than [`CHAINED`] nodes are left alone.
-pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bound, time: Duration) {
+pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bound, options: Options) {
     if bound.is_infeasible() || graph.len() > CHAINED || bound.time >= known {
         return;
     }
-    let chain = chain(graph, budget, bound.node, Some(known), time);
+    let chain = chain(graph, budget, bound.node, Some(known), options);
     bound.sequences.extend(chain.start);
     if chain.time > bound.time {
         (bound.time, bound.proof) = (chain.time, Proof::Chain(chain.cuts.len()));

@@ -43,10 +43,10 @@
 //! a node that fits in the chain, that node joins; where at a second run, G7 is added for it. If nothing exceeds, the
 //! solution is an optimal plan.
 //!
-//! Source: rk design notes, section 3.3. Solved by CBC ([`crate::milp`]).
+//! Source: rk design notes, section 3.3. Solved by [`crate::milp`].
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, judge};
 
@@ -67,13 +67,13 @@ pub struct ChainBound {
 
 /// Improves on the best single cut at `first` until the time is over, nothing is left to add, or `known` is proven.
 ///
-/// `known` is the time of a plan; without one the programs are larger.
+/// `known` is the time of a plan; without one the programs are larger. The limit is that of all programs together.
 pub fn chain(
     graph: &Graph,
     budget: Bytes,
     first: NodeId,
     known: Option<Time>,
-    limit: Duration,
+    options: Options,
 ) -> ChainBound {
     let start = Instant::now();
     let total = graph.total_time();
@@ -87,13 +87,13 @@ pub fn chain(
         left: BTreeSet::new(),
     };
     loop {
-        let left = limit.saturating_sub(start.elapsed());
+        let left = options.limit.saturating_sub(start.elapsed());
         if left.is_zero() {
             return best;
         }
         let mut program = Program::new(graph, budget, &mut growing.cutter, &growing.chain, cutoff);
         let Some(rows) = program.rows(&growing.inside) else { return best };
-        let answer = program.milp.solve(Options::exact(left));
+        let answer = program.milp.solve(Options { limit: left, ..options });
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
         tracing::debug!(cuts, inside, rows, ?answer.end, answer.bound, "chain of cuts");
         // Infeasible means that nothing is below the cutoff, as solutions above it were fixed away.

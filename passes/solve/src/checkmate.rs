@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 
 use rk_plan::{Graph, NodeId, Sequence, ValueId, may_overwrite};
 
-use crate::milp::{Answer, End, Milp, Options, Var};
+use crate::milp::{Answer, End, Milp, Var};
 use crate::solver::Solver;
 use crate::task::Task;
 
@@ -40,7 +40,7 @@ pub(crate) fn checkmate(task: &mut Task) {
         return;
     }
     let Some(program) = Checkmate::new(graph, task.request.budget.0) else { return };
-    let answer = program.milp.solve(Options::exact(task.clock.left()));
+    let answer = program.milp.solve(task.programs(task.clock.left()));
     tracing::info!(end = ?answer.end, size = ?program.milp.size(), "checkmate");
     task.exhausted = answer.end == End::Optimal;
     if answer.point.is_some() {

@@ -25,7 +25,6 @@
 //! Source: rk design notes, section 3.4. The exact form with a cut at every position is `stage_ilp`.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use rk_plan::{Bytes, Graph, Kind, NodeId, Time, ValueId, base_trace, may_overwrite};
 
@@ -45,12 +44,12 @@ const CUTS: usize = 50;
 /// Rows K5 per segment.
 const INSIDE: usize = 2;
 
-/// The relaxation with sampled cuts, in a time.
-pub fn fixed_order(graph: &Graph, budget: Bytes, time: Duration) -> FixedOrderBound {
+/// The relaxation with sampled cuts.
+pub fn fixed_order(graph: &Graph, budget: Bytes, options: Options) -> FixedOrderBound {
     let positions = sampled(positions(graph, budget), CUTS);
     let none = FixedOrderBound { time: graph.total_time(), infeasible: false };
     let Some(program) = Program::new(graph, budget, &positions, INSIDE) else { return none };
-    let answer = program.milp.solve(Options { relaxed: true, ..Options::exact(time) });
+    let answer = program.milp.solve(Options { relaxed: true, ..options });
     match answer.end {
         // A relaxation that is stopped has no bound.
         End::Optimal => FixedOrderBound { time: graph.total_time() + Time(answer.bound), infeasible: false },

@@ -25,6 +25,7 @@ mod clean;
 mod clock;
 pub mod closure;
 mod coarse;
+mod compact;
 pub mod cut;
 pub mod dtr;
 pub mod edits;
@@ -57,7 +58,8 @@ mod tape;
 mod tape_tests;
 mod task;
 
-pub use packed::packing_time;
+pub use milp::{MilpSolver, UnknownMilpSolver};
+pub use packed::{packing_time, packs_easily, with_addresses};
 pub use pareto::pareto;
 pub use record::{REVISION, Record, question};
 pub use request::{Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop};

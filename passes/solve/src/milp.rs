@@ -1,4 +1,4 @@
-//! Mixed integer linear programs in whole numbers, solved by CBC (through good_lp) where it can be stopped.
+//! Mixed integer linear programs in whole numbers, solved by CBC (or HiGHS, an option) where it can be stopped.
 //!
 //! CBC 2.10 ignores its own time limit on large models, and when it stops it may return a point that is not feasible. So
 //! a solve is a child process, killed at the limit to the millisecond, and what comes back is believed only after a check
@@ -9,7 +9,7 @@
 //! thread cannot be killed, and an abandoned one would hold CBC's global lock for ever. A forked child has the model
 //! already. Its caveat: other threads do not exist in the child, so a lock that one of them held stays locked. The child
 //! takes none of ours; it allocates (glibc and the usual replacements make the allocator consistent across `fork`), calls
-//! CBC, which no other thread of this crate ever runs in the parent, writes a pipe and leaves by `_exit`, without
+//! the solver, which no other thread of this crate ever runs in the parent, writes a pipe and leaves by `_exit`, without
 //! destructors, buffered output or exit handlers. Should a foreign lock bite all the same, the child hangs, and a hang is
 //! what the parent is prepared for. Standard output of the child goes to `/dev/null`; its processor time and memory are
 //! limited, and it dies with its parent. Elsewhere than on Unix there is no MILP, and the bounds of [`crate::knapsack`],
@@ -21,9 +21,7 @@
 
 use std::time::Duration;
 
-use good_lp::solvers::SolutionStatus;
-use good_lp::solvers::coin_cbc::coin_cbc;
-use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
+pub use which::{MilpSolver, UnknownMilpSolver};
 
 /// A variable of a [`Milp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,22 +102,29 @@ pub struct Options {
     pub relaxed: bool,
     /// Ends when bound and point are this close, relatively.
     pub gap: f64,
+    /// Who solves.
+    pub solver: MilpSolver,
 }
 
 impl Options {
-    /// To the end, within a time.
+    /// To the end, within a time, by CBC.
     pub fn exact(limit: Duration) -> Self {
-        Self { limit, relaxed: false, gap: 0.0 }
+        Self { limit, relaxed: false, gap: 0.0, solver: MilpSolver::Cbc }
+    }
+
+    /// By another solver.
+    pub fn by(self, solver: MilpSolver) -> Self {
+        Self { solver, ..self }
     }
 }
 
-/// The share of a limit that CBC is told, so that a model which does obey can hand in its bound before it is killed.
+/// The share of a limit that a solver is told, so that a model which does obey can hand in its bound before it is killed.
 const OBEYED: f64 = 0.9;
 /// The largest scaled coefficient.
-const LARGEST: i64 = 1 << 13;
-/// Twice CBC's cutoff increment, in scaled units.
+const LARGEST: u64 = 1 << 13;
+/// Twice CBC's cutoff increment, and twenty times HiGHS' tolerances, in scaled units.
 const CUTOFF_SLACK: f64 = 2e-5;
-/// Its dual tolerance: reduced costs of each column, between 0 and 1, may be off by this much; the objective relatively.
+/// Their dual tolerance: reduced costs of each column, between 0 and 1, may be off by this much; the objective relatively.
 const DUAL_SLACK: f64 = 1e-7;
 
 impl Milp {
@@ -176,69 +181,15 @@ impl Milp {
         self.check(&bytes, options.relaxed)
     }
 
-    fn cost_scale(&self) -> f64 {
-        let most = self.columns.iter().map(|column| column.cost).max().unwrap_or(0);
-        let mut shift = 0;
-        while most >> shift > LARGEST as u64 {
-            shift += 1;
-        }
-        (1u64 << shift) as f64
-    }
-
-    /// In the child: builds, solves, and packs `end, bound, values` as 8-byte numbers.
+    /// In the child: builds, solves, and packs the answer.
     fn solve_here(&self, options: Options) -> Vec<u8> {
-        let mut problem = ProblemVariables::new();
-        let vars: Vec<_> = self
-            .columns
-            .iter()
-            .map(|column| {
-                let var = variable().min(column.lower as f64).max(column.upper as f64);
-                problem.add(if column.integer && !options.relaxed { var.integer() } else { var })
-            })
-            .collect();
-        let scale = self.cost_scale();
-        let mut objective = Expression::with_capacity(vars.len());
-        for (column, &var) in self.columns.iter().zip(&vars).filter(|(column, _)| column.cost > 0) {
-            objective.add_mul(column.cost as f64 / scale, var);
-        }
-        let mut model = problem.minimise(objective).using(coin_cbc);
-        model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * OBEYED));
-        model.set_parameter("timeMode", "elapsed");
-        model.set_parameter("ratioGap", &options.gap.to_string());
-        for row in &self.rows {
-            let divisor =
-                row.terms.iter().fold(0, |divisor, term| gcd(divisor, term.1.unsigned_abs())).max(1);
-            let largest = row.terms.iter().map(|term| term.1.unsigned_abs() / divisor).max().unwrap_or(0);
-            let mut shift = 0;
-            while largest >> shift > LARGEST as u64 {
-                shift += 1;
-            }
-            let scale = divisor as f64 * (1u64 << shift) as f64;
-            let mut sum = Expression::with_capacity(row.terms.len());
-            for &(var, coefficient) in &row.terms {
-                sum.add_mul(coefficient as f64 / scale, vars[var.index()]);
-            }
-            model.add_constraint(constraint!(sum <= row.most as f64 / scale));
-        }
-        let mut out = Vec::with_capacity(8 * (2 + vars.len()));
-        let mut put = |number: f64| out.extend_from_slice(&number.to_le_bytes());
-        // CBC that runs into its limit while it prepares a model may call it infeasible, or solved: not believed.
-        let start = std::time::Instant::now();
-        let answer = model.solve();
-        let in_time = start.elapsed() < options.limit.mul_f64(OBEYED - 0.1);
-        match answer {
-            Ok(solution) if in_time || !matches!(solution.status(), SolutionStatus::Optimal) => {
-                let raw = solution.model();
-                let solved = matches!(solution.status(), SolutionStatus::Optimal);
-                let bound = if solved { raw.obj_value() } else { raw.best_possible_value() };
-                put(if solved { 0.0 } else { 1.0 });
-                put(bound);
-                vars.iter().for_each(|&var| put(solution.value(var)));
-            }
-            Err(good_lp::ResolutionError::Infeasible) if in_time => put(2.0),
-            _ => put(3.0),
-        }
-        out
+        let program = self.scaled(options.relaxed);
+        let raw = match options.solver {
+            MilpSolver::Cbc => cbc::solve(&program, options),
+            #[cfg(feature = "highs")]
+            MilpSolver::Highs => highs::solve(&program, options),
+        };
+        raw.to_bytes()
     }
 
     /// In the parent: nothing is taken on trust.
@@ -299,14 +250,15 @@ impl Milp {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
+mod cbc;
 #[cfg(unix)]
 mod child;
 #[cfg(test)]
 mod faults;
+#[cfg(feature = "highs")]
+mod highs;
+mod scaled;
+mod which;
 
 #[cfg(not(unix))]
 mod child {
@@ -339,13 +291,19 @@ mod tests {
     #[test]
     fn a_small_knapsack_is_solved_and_bounded() {
         let milp = knapsack(30, 700);
-        let answer = milp.solve(Options::exact(TEN_SECONDS));
-        assert_eq!(answer.end, End::Optimal);
-        assert!(answer.point.is_some());
-        assert_eq!(answer.bound, answer.cost);
-        let relaxed = milp.solve(Options { relaxed: true, ..Options::exact(TEN_SECONDS) });
-        assert!(relaxed.bound <= answer.cost && relaxed.bound + 90 > answer.cost, "{relaxed:?}");
-        assert!(relaxed.point.is_none());
+        for &solver in MilpSolver::ALL {
+            let options = Options::exact(TEN_SECONDS).by(solver);
+            let answer = milp.solve(options);
+            assert_eq!(answer.end, End::Optimal, "{solver}");
+            assert!(answer.point.is_some());
+            assert_eq!(answer.bound, answer.cost, "{solver}");
+            let relaxed = milp.solve(Options { relaxed: true, ..options });
+            assert!(
+                relaxed.bound <= answer.cost && relaxed.bound + 90 > answer.cost,
+                "{solver}: {relaxed:?}"
+            );
+            assert!(relaxed.point.is_none());
+        }
     }
 
     #[test]
@@ -357,9 +315,11 @@ mod tests {
             let triple = [row * 7 % 600, row * 131 % 600, (row * row + 5) % 600];
             milp.at_least(triple.iter().map(|&item| (vars[item], 1)).collect(), 1);
         }
-        for milliseconds in [1, 10, 30, 100, 300] {
-            let answer = milp.solve(Options::exact(Duration::from_millis(milliseconds)));
-            assert_ne!(answer.end, End::Infeasible, "within {milliseconds} ms");
+        for &solver in MilpSolver::ALL {
+            for milliseconds in [1, 10, 30, 100, 300] {
+                let answer = milp.solve(Options::exact(Duration::from_millis(milliseconds)).by(solver));
+                assert_ne!(answer.end, End::Infeasible, "{solver} within {milliseconds} ms");
+            }
         }
     }
 
@@ -368,7 +328,9 @@ mod tests {
         let mut milp = Milp::default();
         let var = milp.binary(1);
         milp.at_least(vec![(var, 2)], 3);
-        assert_eq!(milp.solve(Options::exact(TEN_SECONDS)).end, End::Infeasible);
+        for &solver in MilpSolver::ALL {
+            assert_eq!(milp.solve(Options::exact(TEN_SECONDS).by(solver)).end, End::Infeasible, "{solver}");
+        }
     }
 
     #[test]

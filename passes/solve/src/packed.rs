@@ -1,7 +1,8 @@
 //! Plans whose *addresses* fit: law S7 speaks of the arena, and a packing can miss a budget that the logical peak meets.
 //!
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
-//! 2. Pack the plan once more with [`PATIENCE`] times the effort, then the other plans that the search met, fastest first.
+//! 2. Pack the plan once more with [`PATIENCE`] times the effort, then in other orders of its runs ([`crate::compact`]), then the
+//!    other plans that the search met, fastest first.
 //! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all.
 //! 4. Solve again for smaller peaks: less by the overshoot, then half-way between what did and what did not help.
 //!
@@ -13,9 +14,10 @@
 use std::time::Duration;
 
 use rk_plan::arena::{Arena, pack_with};
-use rk_plan::{Bytes, Sequence, judge};
+use rk_plan::{Bytes, Graph, Sequence, judge};
 
 use crate::clock::Clock;
+use crate::compact::compact;
 use crate::request::{Addresses, Outcome, Plan, Request, Status};
 use crate::solve_logical;
 
@@ -27,6 +29,8 @@ const FIRST: (f64, f64) = (0.85, 0.45);
 const PROBED: usize = 3000;
 /// The effort of a second packing of the same plan, in efforts of the first.
 const PATIENCE: u64 = 8;
+/// The share of the time left in which a plan is packed in other orders of its runs.
+const COMPACTING: f64 = 0.2;
 /// Arenas larger than the budget by more than one in so many are not packed twice.
 const HOPELESS: u64 = 12;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
@@ -43,6 +47,41 @@ pub fn packing_time(nodes: usize) -> Duration {
     PER_PAIRS.saturating_mul(u32::try_from(nodes.saturating_pow(2) >> 20).unwrap_or(u32::MAX))
 }
 
+/// Whether the given order packs without loss, as steps of training do. Then plans do too, nearly always.
+pub fn packs_easily(graph: &Graph, Addresses { alignment, effort }: Addresses) -> bool {
+    let base = Plan::judged(graph, Sequence::base(graph), crate::Solver::KeepAll);
+    let arena = base
+        .filter(|_| graph.len() <= PROBED)
+        .map(|plan| pack_with(graph, &plan.sequence, &plan.trace, alignment, effort));
+    arena.is_none_or(|arena| arena.size == arena.lower_bound)
+}
+
+/// Packs a plan that was made for its logical peak. Where its arena is more than a hundredth larger than that, looks at other
+/// plans of the same time, and, for at most `limit`, at other orders of the runs.
+pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
+    let Addresses { alignment, effort } = addresses;
+    let clock = Clock::new(limit);
+    let near = |arena: &Arena| arena.size.0 <= arena.lower_bound.0.saturating_add(arena.lower_bound.0 / 100);
+    let mut best: Option<Plan> = None;
+    for plan in outcome.plan.iter().chain(&outcome.others) {
+        let Some(lowest) = &best else {
+            let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
+            best = Some(Plan { arena: Some(arena), ..plan.clone() });
+            continue;
+        };
+        let Some(reached) = lowest.arena.as_ref().filter(|arena| !near(arena) && !clock.expired()) else {
+            break;
+        };
+        if plan.trace.time == lowest.trace.time {
+            let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
+            if arena.size < reached.size || near(&arena) {
+                best = Some(Plan { arena: Some(arena), ..plan.clone() });
+            }
+        }
+    }
+    Outcome { plan: best.map(|plan| compact(request, plan, addresses, near, &clock)), ..outcome }
+}
+
 /// Plans a step so that its arena is within the budget.
 pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     let mut packer = Packer {
@@ -53,13 +92,7 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         reached: Bytes(0),
     };
     let nodes = request.graph.len();
-    let mut easy = true;
-    if nodes <= PROBED
-        && let Some(plan) = Plan::judged(request.graph, Sequence::base(request.graph), crate::Solver::KeepAll)
-    {
-        let arena = packer.pack(&plan, 1);
-        easy = arena.size == arena.lower_bound;
-    }
+    let easy = packs_easily(request.graph, addresses);
     let left = packer.clock.left();
     let share = (left - packing_time(nodes).min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
     let logical = Request { addresses: None, ..request.clone() };
@@ -169,11 +202,18 @@ impl Packer<'_> {
             if arena.size > budget && again && arena.lower_bound <= budget {
                 arena = self.pack(&plan, PATIENCE);
             }
-            if index == 0 && twice {
-                self.reached = arena.size;
+            let mut plan = Plan { arena: Some(arena), ..plan };
+            if again {
+                let (request, clock) = (self.request, self.clock.part(COMPACTING));
+                plan = compact(request, plan, self.addresses, |arena| arena.size <= budget, &clock);
             }
-            if arena.size <= budget {
-                return Some(Plan { arena: Some(arena), ..plan });
+            let size = plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena| arena.size);
+            self.smallest = self.smallest.min(size);
+            if index == 0 && twice {
+                self.reached = size;
+            }
+            if size <= budget {
+                return Some(plan);
             }
         }
         None
@@ -181,7 +221,7 @@ impl Packer<'_> {
 }
 
 impl Plan {
-    fn judged(graph: &rk_plan::Graph, sequence: Sequence, solver: crate::Solver) -> Option<Self> {
+    fn judged(graph: &Graph, sequence: Sequence, solver: crate::Solver) -> Option<Self> {
         let trace = judge(graph, &sequence).ok()?;
         Some(Self { sequence, trace, solver, arena: None })
     }

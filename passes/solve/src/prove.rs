@@ -19,7 +19,7 @@ pub(crate) fn prove(task: &mut Task) -> Vec<Vec<u32>> {
     };
     let (known, clock) = (Time(known), task.clock.part(SHARE));
     let mut bound = order_free_below(graph, task.request.budget, Some(known), clock.left());
-    raise_by_chain(graph, task.request.budget, known, &mut bound, clock.left());
+    raise_by_chain(graph, task.request.budget, known, &mut bound, task.programs(clock.left()));
     if bound.is_infeasible() {
         return Vec::new();
     }

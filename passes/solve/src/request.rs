@@ -5,6 +5,7 @@ use std::time::Duration;
 use rk_plan::arena::{self, Arena};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
+use crate::milp::MilpSolver;
 use crate::solver::Solver;
 
 /// One planning problem.
@@ -22,6 +23,8 @@ pub struct Request<'a> {
     pub seed: u64,
     /// How many threads may compute. One is enough for everything; more run independent parts side by side.
     pub threads: usize,
+    /// Who solves mixed integer programs.
+    pub milp: MilpSolver,
     /// How plans are packed into an arena, which then has to fit in the budget.
     pub addresses: Option<Addresses>,
     /// Sequences to begin with, from neighbouring budgets or earlier sessions, and who found them. They are judged like
@@ -59,6 +62,7 @@ impl<'a> Request<'a> {
             time_limit: Duration::from_secs(10),
             seed: 0,
             threads: 1,
+            milp: MilpSolver::default(),
             addresses: None,
             starts: Vec::new(),
         }

@@ -12,7 +12,7 @@ use rk_plan::{NodeId, Time};
 use crate::chain::play;
 use crate::greedy::greedy;
 use crate::kcut::{Program, positions, split};
-use crate::milp::{End, Options};
+use crate::milp::End;
 use crate::solver::Solver;
 use crate::task::Task;
 
@@ -34,7 +34,7 @@ pub(crate) fn stage_ilp(task: &mut Task) {
         return;
     }
     let Some(program) = Program::new(graph, task.request.budget, &positions, usize::MAX) else { return };
-    let answer = program.milp.solve(Options::exact(task.clock.part(0.9).left()));
+    let answer = program.milp.solve(task.programs(task.clock.part(0.9).left()));
     tracing::info!(end = ?answer.end, size = ?program.milp.size(), "stage MILP");
     task.exhausted = answer.end == End::Optimal;
     if matches!(answer.end, End::Optimal | End::Stopped) {

@@ -3,10 +3,13 @@
 //! Solvers offer sequences and bounds; only what the judge accepts becomes the incumbent, and only a better bound
 //! replaces one. [`Task::outcome`] turns the state into an answer at any moment.
 
+use std::time::Duration;
+
 use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
 
 use crate::bounds::HeldSet;
 use crate::clock::Clock;
+use crate::milp::Options;
 use crate::model::{Model, to_sequence};
 use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 use crate::smallest;
@@ -70,6 +73,11 @@ impl<'a> Task<'a> {
             task.offer_sequence(start.clone(), *solver);
         }
         task
+    }
+
+    /// How programs are solved, within a time.
+    pub(crate) fn programs(&self, limit: Duration) -> Options {
+        Options::exact(limit).by(self.request.milp)
     }
 
     /// Nothing more can be won.

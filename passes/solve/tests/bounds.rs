@@ -173,11 +173,11 @@ fn no_schedule_beats_a_chain_of_cuts() {
         let single = bound.time;
         // A plan that is not the best leaves the solver something to do; the best one must still be proven.
         for known in [Time(best + 3), Time(best)] {
-            raise_by_chain(&graph, budget, known, &mut bound, time);
+            raise_by_chain(&graph, budget, known, &mut bound, Options::exact(time));
             assert!(bound.time.0 <= best, "seed {seed}: {} > {best} by {:?}", bound.time.0, bound.proof);
             bound.sequences.iter().for_each(|sequence| assert!(judge(&graph, sequence).is_ok()));
         }
-        let without_plan = chain(&graph, budget, bound.node, None, time);
+        let without_plan = chain(&graph, budget, bound.node, None, Options::exact(time));
         assert!(without_plan.time.0 <= best, "seed {seed}: {} > {best}", without_plan.time.0);
         cells += 1;
         raised += usize::from(bound.time > single);
@@ -204,7 +204,7 @@ fn no_schedule_in_the_given_order_beats_its_bound() {
             if best == graph.total_time().0 {
                 continue;
             }
-            let bound = fixed_order(&graph, budget, Duration::from_secs(20));
+            let bound = fixed_order(&graph, budget, Options::exact(Duration::from_secs(20)));
             assert!(!bound.infeasible && bound.time.0 <= best, "seed {seed}: {bound:?} against {best}");
             cells += 1;
             raised += usize::from(bound.time > graph.total_time());

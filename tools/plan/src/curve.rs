@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rk_plan::{Bytes, Graph, base_trace};
@@ -10,7 +10,7 @@ use rk_solve::{Status, pareto};
 use serde_json::{Value, json};
 
 use crate::report::Report;
-use crate::{Arguments, addresses, request};
+use crate::{Arguments, addresses, placed, request};
 
 /// Budgets in percent of the base peak.
 const STEPS: std::ops::RangeInclusive<u64> = 2..=20;
@@ -21,12 +21,14 @@ pub fn print(graph: &Graph, arguments: &Arguments, out: &mut impl Write) -> Resu
     let base = base_trace(graph);
     let budget = |step: u64| Bytes((u128::from(base.peak.0) * u128::from(step)).div_ceil(20) as u64);
     let budgets: Vec<Bytes> = STEPS.map(budget).collect();
-    let outcomes = pareto(&request(graph, base.peak, &base, arguments), &budgets);
+    let request = request(graph, base.peak, &base, arguments);
+    let outcomes = pareto(&request, &budgets);
     let any = outcomes.iter().any(|outcome| outcome.plan.is_some());
     let points = budgets.iter().zip(outcomes);
     let addresses = addresses(&base, arguments);
     let reports = points.map(|(&budget, outcome)| {
-        (budget, Report::new(graph, budget, &base, outcome, addresses, start.elapsed()))
+        let outcome = placed(&request, outcome, addresses, Duration::ZERO);
+        (budget, Report::new(graph, budget, &base, outcome, start.elapsed()))
     });
     if arguments.json {
         let points = reports.map(|(_, report)| {

@@ -23,7 +23,9 @@ use clap::Parser;
 use rk_cache::Cache;
 use rk_plan::arena::ALIGNMENT;
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
-use rk_solve::{Addresses, Outcome, Request, Solver, Status, packing_time};
+use rk_solve::{
+    Addresses, MilpSolver, Outcome, Request, Solver, Status, packing_time, packs_easily, with_addresses,
+};
 
 use crate::report::Report;
 
@@ -62,6 +64,9 @@ struct Arguments {
     /// Threads that may compute
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
+    /// Who solves mixed integer programs: cbc, or highs where it was built in
+    #[arg(long, default_value = "cbc")]
+    milp: MilpSolver,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -161,7 +166,18 @@ fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Result<R
             cached(&cache, &mut request)?
         }
     };
-    Ok(Report::new(graph, budget, &base, outcome, addresses(&base, arguments), start.elapsed()))
+    let addresses = addresses(&base, arguments);
+    let left = arguments.time_limit.mul_f64(1.0 - PACKING).saturating_sub(start.elapsed());
+    let outcome = placed(&request, outcome, addresses, left);
+    Ok(Report::new(graph, budget, &base, outcome, start.elapsed()))
+}
+
+/// The answer with addresses, if the plan has none yet.
+fn placed(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
+    match &outcome.plan {
+        Some(plan) if plan.arena.is_none() => with_addresses(request, outcome, addresses, limit),
+        _ => outcome,
+    }
 }
 
 /// The answer from the cache, or a new one, which is kept there.
@@ -177,6 +193,8 @@ fn cached(cache: &Cache, request: &mut Request) -> Result<Outcome> {
 
 /// The part of the time limit that is left for the report; a large graph needs more of it for the last packing.
 const PACKING: f64 = 0.02;
+/// The part of the time limit that is left to pack plans of graphs that do not pack by themselves.
+const COMPACTING: f64 = 0.2;
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
 
@@ -188,12 +206,17 @@ fn addresses(base: &Trace, arguments: &Arguments) -> Addresses {
 
 fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Arguments) -> Request<'a> {
     let time = arguments.time_limit.mul_f64(1.0 - PACKING);
-    let packing = if arguments.fit == Fit::Peak { packing_time(graph.len()) } else { Duration::ZERO };
+    let packing = match arguments.fit {
+        Fit::Arena => Duration::ZERO,
+        Fit::Peak if packs_easily(graph, addresses(base, arguments)) => packing_time(graph.len()),
+        Fit::Peak => time.mul_f64(COMPACTING),
+    };
     Request {
         solver: arguments.solver,
         time_limit: time - packing.min(time / 2),
         seed: arguments.seed,
         threads: arguments.threads as usize,
+        milp: arguments.milp,
         addresses: (arguments.fit == Fit::Arena).then(|| addresses(base, arguments)),
         ..Request::new(graph, budget)
     }

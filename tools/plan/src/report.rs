@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rk_plan::arena::{Arena, check_no_overlap, pack_with};
+use rk_plan::arena::{Arena, check_no_overlap};
 use rk_plan::{Bytes, Graph, Time, Trace, readable};
-use rk_solve::{Addresses, BoundKind, Outcome, Status, Stop};
+use rk_solve::{BoundKind, Outcome, Status, Stop};
 use serde_json::{Value, json};
 
 /// The answer to one request, with addresses.
@@ -23,19 +23,9 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Looks at the addresses of the plan once more, or packs it, if only the logical peak was asked to fit.
-    pub fn new(
-        graph: &'a Graph,
-        budget: Bytes,
-        base: &Trace,
-        outcome: Outcome,
-        Addresses { alignment, effort }: Addresses,
-        elapsed: Duration,
-    ) -> Self {
-        let arena = outcome.plan.as_ref().map(|plan| {
-            let pack = || pack_with(graph, &plan.sequence, &plan.trace, alignment, effort);
-            plan.arena.clone().unwrap_or_else(pack)
-        });
+    /// Looks at the addresses of the plan once more.
+    pub fn new(graph: &'a Graph, budget: Bytes, base: &Trace, outcome: Outcome, elapsed: Duration) -> Self {
+        let arena = outcome.plan.as_ref().and_then(|plan| plan.arena.clone());
         if let Some(misplaced) = arena.as_ref().and_then(|arena| check_no_overlap(arena).err()) {
             // A layout that fails its own check must never be reported as one.
             unreachable!("the packer overlapped two buffers: {misplaced}");

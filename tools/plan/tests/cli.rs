@@ -95,7 +95,11 @@ fn bad_graphs_are_refused_with_place_and_field() {
         refuse(r#""bytes": 8192"#, r#""bytes": 8192.5"#),
         "rk-plan: GRAPH: 3:60: nodes[1].bytes: must be a whole number from 0 to 2^64 - 1, here it is 8192.5"
     );
-    assert_eq!(refuse(r#""time": 1.5"#, r#""time": NaN"#), "rk-plan: GRAPH: 2:50: expected value");
+    assert_eq!(
+        refuse(r#""time": 1.5"#, r#""time": NaN"#),
+        "rk-plan: GRAPH: 2:50: expected value; numbers in JSON are finite"
+    );
+    assert!(refuse(r#""time": 1.5"#, r#""time": -Infinity"#).ends_with("; numbers in JSON are finite"));
     assert_eq!(
         refuse(r#""id": 3"#, r#""id": 7"#),
         "rk-plan: GRAPH: 5:8: nodes[3].id: must equal the position 3"
@@ -106,7 +110,10 @@ fn bad_graphs_are_refused_with_place_and_field() {
         "rk-plan: GRAPH: 1:1: the graph needs a non-empty list \"nodes\""
     );
     assert!(refuse("[0, 2]}]}", "[0, 2]}").starts_with("rk-plan: GRAPH: 5:"));
-    assert!(refuse(r#""deps": [0, 2]"#, r#""deps": [0, 99]"#).contains("5:79: nodes[3].deps: node 99"));
+    assert!(
+        refuse(r#""deps": [0, 2]"#, r#""deps": [0, 99]"#)
+            .contains("5:79: nodes[3].deps: there is no node 99: the graph has 4")
+    );
     assert!(refuse(r#""deps": [0, 2]"#, r#""deps": [0, -2]"#).contains("nodes[3].deps"));
     assert!(refuse(r#""bytes": 8192"#, r#""bytes": -1"#).contains("3:60: nodes[1].bytes"));
     assert!(refuse(r#""bytes": 8192"#, r#""bytes": 9e18"#).contains("3:"));
