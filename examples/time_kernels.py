@@ -89,6 +89,9 @@ def main() -> None:
     torch.set_num_threads(1)
     nodes: dict[str, list[dict]] = {}
     for node in step["nodes"]:
+        if isinstance(node["ops"], int):
+            # Equal calls stand in the file once; the number is that of the node that has them.
+            node["ops"] = step["nodes"][node["ops"]]["ops"]
         if "kernel" in node:
             nodes.setdefault(node["kernel"]["aside"]["symbol"], []).append(node)
     print("| calls | output | nodes | ATen us | kernel us |\n|---|---|---:|---:|---:|")

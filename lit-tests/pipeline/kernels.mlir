@@ -5,6 +5,10 @@
 // RUN: rk-run %t.rkx --check=all --steps 2 --repeat 0 --json | FileCheck %s
 // RUN: not rk-run %t.rkx --check=all --steps 2 --repeat 0 --json --kernels off > %t.off
 // RUN: FileCheck %s --check-prefix=OFF < %t.off
+// RUN: rk-opt %t.mlir --rk-lower --rk-verify-stage -o %t.lowered.mlir
+// RUN: FileCheck %s --check-prefix=LOWERED < %t.lowered.mlir
+// RUN: rk-translate %t.lowered.mlir --to step -o %t.lowered.rkx
+// RUN: rk-run %t.lowered.rkx --check=all --steps 2 --repeat 0 --json | FileCheck %s --check-prefix=ARENA
 
 // Fused nodes run as machine code that the step file carries, aside and in place, in f32 and bf16, and give ATen's bits.
 rk.node @branch {
@@ -50,3 +54,6 @@ func.func @step(%x: tensor<33x65xf32> {rk.role = "input", rk.name = "x"},
 // CHECK: "measured_peak_bytes":12870,{{.*}}"baseline_peak_bytes":17160,{{.*}}"bit_equal":true
 // The calls give the same bits, with an intermediate more than the plan allows: exit code 5.
 // OFF: "measured_peak_bytes":17160,{{.*}}"bit_equal":true
+// Lowered, the kernels write to planned addresses: the branch's place is handed over, and nothing is allocated outside of the arena.
+// LOWERED: rk.launch overwrite @relu(%[[H:.*]], %{{.*}}) into(%
+// ARENA: "measured_peak_bytes":12870,{{.*}}"outside_allocations":0,{{.*}}"bit_equal":true

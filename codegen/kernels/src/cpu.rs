@@ -10,7 +10,7 @@ use std::process::Command;
 use rk_dialect::pointwise::Elementwise;
 
 use crate::emit::{self, Operand, Signature};
-use crate::{KernelError, llvm, mlir};
+use crate::{KernelError, llvm, mlir, reduce};
 
 /// For which CPUs the code is: AVX2, FMA and F16C on x86-64 (what ATen's own kernels want), any AArch64.
 #[cfg(target_arch = "x86_64")]
@@ -73,7 +73,11 @@ pub fn function(request: &Request<'_>) -> String {
         reads.iter().enumerate().map(|(index, one)| part(&mut text, &format!("%r{index}"), one)).collect();
     let outs: Vec<String> =
         writes.iter().enumerate().map(|(index, one)| part(&mut text, &format!("%w{index}"), one)).collect();
-    emit::generic(&mut text, body, (&reads, &writes), (&ins, &outs), true);
+    let operands = (reads.as_slice(), writes.as_slice());
+    match &body.reduction {
+        Some(reduction) => reduce::loops(&mut text, body, reduction, operands, (&ins, &outs)),
+        None => emit::generic(&mut text, body, operands, (&ins, &outs), true),
+    }
     text.push_str("    return\n}\n");
     text
 }

@@ -1,7 +1,8 @@
 //! PTX: linalg, parallel loops, gpu, NVVM, LLVM's NVPTX back end.
 //!
 //! One thread computes one element. The innermost dimension is tiled by the threads of a block and becomes the grid's x, so
-//! that neighbouring threads touch neighbouring elements; up to two more dimensions are the grid's y and z.
+//! that neighbouring threads touch neighbouring elements; up to two more dimensions are the grid's y and z. A sum is made by a
+//! warp (see `reduce`).
 //!
 //! The pipeline has traps, each with its reason: the PTX version must be named (the default aborts the process on sm_90),
 //! nothing may canonicalize between tiling and mapping (the loop nest would be merged, one thread per block), and the bound of
@@ -16,7 +17,7 @@ use mlir_sys::*;
 use rk_dialect::pointwise::Elementwise;
 
 use crate::emit::{self, Signature};
-use crate::{KernelError, mlir};
+use crate::{KernelError, mlir, reduce};
 
 /// Threads of a block.
 const THREADS: i64 = 256;
@@ -69,23 +70,30 @@ pub fn ptx(
     chip: Chip,
     libdevice: Option<&Path>,
 ) -> Result<Ptx, KernelError> {
-    if body.elements() == 0 {
+    let results = body.reduction.map_or(body.shape.len(), |reduction| body.shape.len() - reduction.dims);
+    if body.shape[..results].contains(&0) {
         return Err(KernelError::Unsupported("a kernel without elements is not launched".into()));
     }
     let rank = body.shape.len();
-    if let Some(&size) = body.shape.iter().rev().skip(1).find(|&&size| size > MOST_BLOCKS) {
+    let too_many = body.shape.iter().rev().skip(1).find(|&&size| size > MOST_BLOCKS);
+    if let Some(size) = too_many.filter(|_| body.reduction.is_none()) {
         let message = format!("a dimension of {size} elements is more than a grid's {MOST_BLOCKS}");
         return Err(KernelError::Unsupported(message));
     }
     let context = mlir::context();
     let tiles: Vec<String> =
         (0..rank).map(|dim| if dim + 1 == rank { THREADS.to_string() } else { "1".to_owned() }).collect();
-    let outlining = format!(
-        "builtin.module(func.func(convert-linalg-to-parallel-loops,\
+    let mapping = format!(
+        "convert-linalg-to-parallel-loops,\
          scf-parallel-loop-tiling{{parallel-loop-tile-sizes={} no-min-max-bounds=true}},\
-         gpu-map-parallel-loops{{mapping-policy=innermost-first}},convert-parallel-loops-to-gpu,canonicalize,cse,\
-         gpu-launch-sink-index-computations),lower-affine,gpu-kernel-outlining,canonicalize,cse)",
+         gpu-map-parallel-loops{{mapping-policy=innermost-first}},convert-parallel-loops-to-gpu,",
         tiles.join(",")
+    );
+    // A sum is a launch from the beginning.
+    let outlining = format!(
+        "builtin.module(func.func({}canonicalize,cse,gpu-launch-sink-index-computations),\
+         lower-affine,gpu-kernel-outlining,canonicalize,cse)",
+        if body.reduction.is_none() { mapping.as_str() } else { "" },
     );
     let library = libdevice.map(|path| format!(" l={}", path.display())).unwrap_or_default();
     let lowering = format!(
@@ -95,7 +103,7 @@ pub fn ptx(
          canonicalize,cse,reconcile-unrealized-casts))",
         chip.name()
     );
-    let text = function(body, overwrites, symbol);
+    let text = function(body, overwrites, symbol)?;
     let outlined = mlir::lowered(&context, &text, &[&outlining])?;
     let launch = launch(&outlined)
         .ok_or_else(|| KernelError::Mlir(format!("no launch in\n{}", outlined.as_operation())))?;
@@ -110,7 +118,10 @@ pub fn ptx(
 }
 
 /// The kernel as MLIR, before any lowering.
-pub fn function(body: &Elementwise, overwrites: Option<usize>, symbol: &str) -> String {
+///
+/// # Errors
+/// [`KernelError::Unsupported`] for a sum that a launch cannot express.
+pub fn function(body: &Elementwise, overwrites: Option<usize>, symbol: &str) -> Result<String, KernelError> {
     let signature = Signature::of(body, overwrites);
     let (reads, writes) = emit::operands(body, &signature, overwrites);
     let all: Vec<_> = reads.iter().chain(&writes).collect();
@@ -140,9 +151,13 @@ pub fn function(body: &Elementwise, overwrites: Option<usize>, symbol: &str) -> 
         names.push(format!("%o{index}"));
     }
     let (ins, outs) = names.split_at(reads.len());
-    emit::generic(&mut text, body, (&reads, &writes), (ins, outs), false);
+    let operands = (reads.as_slice(), writes.as_slice());
+    match &body.reduction {
+        Some(reduction) => reduce::launch(&mut text, body, reduction, operands, (ins, outs))?,
+        None => emit::generic(&mut text, body, operands, (ins, outs), false),
+    }
     text.push_str("    return\n}\n");
-    text
+    Ok(text)
 }
 
 /// Geometry and parameters of the only `gpu.launch_func`; the text is left empty.

@@ -107,8 +107,10 @@ pub(crate) fn operands(
         operand(buffer_of(read.input, overwrites), &read.strides, read.offset, read.element, false)
     });
     let writes = body.writes.iter().enumerate();
-    let writes =
-        writes.map(|(output, write)| operand(Buffer::Output(output), &write.strides, 0, write.element, true));
+    // What is summed has no place in the result.
+    let whole = body.reduction.is_none();
+    let writes = writes
+        .map(|(output, write)| operand(Buffer::Output(output), &write.strides, 0, write.element, whole));
     (reads.collect(), writes.collect())
 }
 

@@ -1,4 +1,4 @@
-//! Generated kernels: a pointwise node becomes one loop, as machine code for the CPU or as PTX.
+//! Generated kernels: a pointwise node, with a sum at its end or none, becomes one loop nest, as machine code for the CPU or as PTX.
 //!
 //! What a node computes is read by [`rk_dialect::pointwise`], whose documentation has the numerics. Here it is written as
 //! `linalg.generic` over strided memrefs and lowered by MLIR's own passes:
@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `scalar` | the body of the `linalg.generic`: arith and math on one element |
 //! | [`emit`] | the operands, indexing maps and the function around it |
+//! | `reduce` | the loops of a kernel that ends in a sum, instead of `linalg.generic` |
 //! | [`cpu`] | linalg, loops, LLVM, an object file, a shared object that needs no MLIR to be loaded |
 //! | [`cuda`] | linalg, parallel loops, gpu, NVVM, PTX |
 //! | `mlir`, `llvm` | contexts and pipelines; the few functions of LLVM's C API |
@@ -25,6 +26,7 @@ pub mod cuda;
 pub mod emit;
 mod llvm;
 mod mlir;
+mod reduce;
 mod scalar;
 
 pub use emit::{Buffer, Signature};

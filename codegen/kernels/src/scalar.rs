@@ -78,7 +78,7 @@ fn arithmetic(element: Element) -> Element {
 }
 
 /// A number as a constant of a type, exactly: floats by their bits.
-fn literal(number: f64, element: Element) -> String {
+pub fn literal(number: f64, element: Element) -> String {
     match element {
         Element::F64 => format!("0x{:016X}", number.to_bits()),
         Element::F32 => format!("0x{:08X}", (number as f32).to_bits()),

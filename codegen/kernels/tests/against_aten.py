@@ -3,7 +3,7 @@
     python against_aten.py FOLDER     # with kernels.so and cases.json, as tests/against_aten.rs writes them
 
 Floats are equal when their bits are, or when both are NaN (its sign and payload are not specified); a kernel with a stated
-distance may be off by so many units in the last place. Inputs hold zeros of both signs, infinities, NaN and subnormal numbers.
+distance may be off by so many units in the last place, and a sum by its bound. Inputs hold zeros of both signs, infinities, NaN and subnormal numbers.
 """
 
 import ctypes
@@ -37,19 +37,21 @@ def number(text: str) -> int | float:
     return float(text) if "." in text else int(text)
 
 
-def expected(case: dict, inputs: list[torch.Tensor]) -> torch.Tensor:
-    """What ATen computes, call by call."""
+def expected(case: dict, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The first input, and behind it what ATen computes in every call."""
     results: list[torch.Tensor] = []
     for call in case["calls"]:
         name, overload = call["operator"].split(".")
         operator = getattr(getattr(torch.ops.aten, name), overload)
         values = [inputs[value["x"]] if "x" in value else results[value["r"]] for value in call["values"]]
         numbers = [number(text) for text in call["numbers"]]
-        if name in ("add", "sub") and overload == "Tensor":
+        if "dims" in call:
+            results.append(operator(values[0], call["dims"], call["keep"]))
+        elif name in ("add", "sub") and overload == "Tensor":
             results.append(operator(*values, alpha=numbers[0]))
         else:
             results.append(operator(*values, *numbers))
-    return results[-1]
+    return inputs[:1] + results
 
 
 def launched(case: dict, library: ctypes.CDLL, inputs: list[torch.Tensor]) -> torch.Tensor:
@@ -89,6 +91,30 @@ def difference(ours: torch.Tensor, theirs: torch.Tensor, ulps: int) -> str:
     return f"{int(wrong.sum())} of {wrong.numel()} differ, first at {at}: {ours[at].item()!r}, ATen {theirs[at].item()!r}"
 
 
+def sum_difference(ours: torch.Tensor, theirs: torch.Tensor, summed: torch.Tensor, call: dict) -> str:
+    """As `difference`, for a sum or a mean of `summed`: the bound of `dialect/src/pointwise/sum.rs`, one rounding each included."""
+    wide = torch.float64 if summed.dtype == torch.float64 else torch.float32
+    terms = 1
+    for dim in call["dims"]:
+        terms *= summed.shape[dim]
+    unit = torch.finfo(wide).eps / 2
+    gamma = terms * unit / (1 - terms * unit)
+    total = summed.double().abs().sum(call["dims"], call["keep"])
+    mean = call["operator"].startswith("mean")
+    bound = 2 * gamma * total / (max(terms, 1) if mean else 1)
+    result = torch.finfo(theirs.dtype)
+    bound = bound * (1 + 2 * unit) + result.eps * theirs.double().abs() + result.smallest_normal * result.eps
+    near = (ours.double() - theirs.double()).abs() <= bound
+    same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    # Where a partial sum may overflow, the order decides.
+    may_overflow = total.isfinite() & (total >= torch.finfo(wide).max)
+    wrong = ~(near | same | may_overflow)
+    if not wrong.any():
+        return ""
+    at = tuple(wrong.nonzero()[0].tolist())
+    return f"{int(wrong.sum())} of {wrong.numel()} differ, first at {at}: {ours[at].item()!r}, ATen {theirs[at].item()!r}"
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     library = ctypes.CDLL(str(folder / "kernels.so"))
@@ -97,7 +123,11 @@ def main() -> None:
     wrong = 0
     for case in cases:
         inputs = [tensor(spec, generator) for spec in case["inputs"]]
-        found = difference(launched(case, library, inputs), expected(case, inputs), case["ulps"])
+        results, ours, last = expected(case, inputs), launched(case, library, inputs), case["calls"][-1]
+        if "dims" in last:
+            found = sum_difference(ours, results[-1], results[-2], last)
+        else:
+            found = difference(ours, results[-1], case["ulps"])
         if found:
             wrong += 1
             calls = ", ".join(f"{call['operator']}{call['numbers'] or ''}" for call in case["calls"])

@@ -164,6 +164,44 @@ impl Case {
         case
     }
 
+    /// The same with a sum or a mean over some trailing dimensions behind it; without calls, over an input in some order of dimensions.
+    fn summed(
+        rng: &mut ChaCha8Rng,
+        element: &'static str,
+        shape: &[i64],
+        operators: &[usize],
+        mean: bool,
+    ) -> Self {
+        let mut case = Self::new(rng, element, shape, operators);
+        if operators.is_empty() {
+            let mut tensor = Tensor::dense(element, shape);
+            if rng.random_bool(0.5) {
+                tensor.strides = transposed(shape);
+            }
+            case.inputs.push(tensor);
+        }
+        let (value, operand, ty) = match operators.len() {
+            0 => (json!({"x": 0}), "%x0".to_owned(), case.inputs[0].ty()),
+            calls => (json!({"r": calls - 1}), format!("%r{}", calls - 1), case.result.ty()),
+        };
+        let kept = rng.random_range(0..shape.len());
+        // From the back they may be counted, too.
+        let dims: Vec<i64> = (kept..shape.len()).map(|dim| dim as i64 - shape.len() as i64).collect();
+        let keep = rng.random_bool(0.5);
+        let mut left = shape[..kept].to_vec();
+        left.resize(if keep { shape.len() } else { kept }, 1);
+        let (name, number) = (if mean { "mean.dim" } else { "sum.dim_IntList" }, operators.len());
+        case.result = Tensor::dense(element, &left);
+        let _ = writeln!(
+            case.body,
+            "%r{number} = rk.aten \"aten.{name}\"({operand}, {dims:?}, {keep}, none) : ({ty}) -> {}",
+            case.result.ty()
+        );
+        case.calls
+            .push(json!({"operator": name, "values": [value], "numbers": [], "dims": dims, "keep": keep}));
+        case
+    }
+
     fn node(&self, number: usize) -> String {
         let inputs: Vec<String> =
             self.inputs.iter().enumerate().map(|(index, one)| format!("%x{index}: {}", one.ty())).collect();
@@ -210,6 +248,17 @@ fn cases() -> Vec<Case> {
             let chain: Vec<usize> =
                 (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
             cases.push(Case::new(&mut rng, element, shape, &chain));
+        }
+    }
+    for element in ALL.split(' ') {
+        let long: [&[i64]; 2] = [&[3, 1031], &[20_000]];
+        for shape in SHAPES.into_iter().filter(|shape| !shape.is_empty()).chain(long) {
+            for length in 0..=2 {
+                let chain: Vec<usize> =
+                    (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
+                let mean = WIDE.contains(element) && rng.random_bool(0.3);
+                cases.push(Case::summed(&mut rng, element, shape, &chain, mean));
+            }
         }
     }
     cases

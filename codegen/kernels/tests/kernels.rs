@@ -147,11 +147,23 @@ fn nvidia() -> Option<PathBuf> {
     found
 }
 
+/// Runs `ptxas`, which must accept the text.
+fn assemble(nvidia: &std::path::Path, chip: Chip, text: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("k.ptx");
+    std::fs::write(&path, text).expect("written");
+    let run = Command::new(nvidia.join("bin/ptxas"))
+        .args(["--gpu-name", chip.name(), "-o", "/dev/null"])
+        .arg(&path)
+        .output()
+        .expect("ptxas runs");
+    assert!(run.status.success(), "{}\n{text}", String::from_utf8_lossy(&run.stderr));
+}
+
 #[test]
 fn every_kernel_assembles_for_both_chips() {
     let Some(nvidia) = nvidia() else { return };
     let libdevice = nvidia.join("lib/libdevice.10.bc");
-    let folder = tempfile::tempdir().expect("a folder");
     for (index, body) in test_set().iter().enumerate() {
         for chip in [Chip::Sm80, Chip::Sm90] {
             let made = ptx(body, None, &format!("k{index}"), chip, Some(&libdevice)).expect("PTX");
@@ -161,14 +173,40 @@ fn every_kernel_assembles_for_both_chips() {
             let threads: i64 = made.grid.iter().chain(&made.block).product();
             assert!(threads >= body.elements(), "{:?} {:?} for {:?}", made.grid, made.block, body.shape);
             assert_eq!(made.block, [256, 1, 1], "neighbouring threads, neighbouring elements");
-            let path = folder.path().join("k.ptx");
-            std::fs::write(&path, &made.text).expect("written");
-            let run = Command::new(nvidia.join("bin/ptxas"))
-                .args(["--gpu-name", chip.name(), "-o", "/dev/null"])
-                .arg(&path)
-                .output()
-                .expect("ptxas runs");
-            assert!(run.status.success(), "{}\n{}", String::from_utf8_lossy(&run.stderr), made.text);
+            assemble(&nvidia, chip, &made.text);
+        }
+    }
+}
+
+#[test]
+fn every_sum_assembles_for_both_chips() {
+    let Some(nvidia) = nvidia() else { return };
+    let mut text = String::new();
+    for (number, (ty, call)) in [
+        ("f32", "sum.dim_IntList\"(%p, [1, 2], false, none)"),
+        ("bf16", "sum.dim_IntList\"(%p, [-2, -1], false, none)"),
+        ("f16", "sum.dim_IntList\"(%p, [1, 2], false, none)"),
+        ("f32", "mean.dim\"(%p, [1, 2], false, none)"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (wide, turned) =
+            (format!("tensor<6x5x70x{ty}>"), format!("tensor<6x5x70x{ty}, #rk.strided<[5, 1, 30]>>"));
+        text.push_str(&format!(
+            "rk.node @n{number} {{ ^bb0(%x: {wide}, %y: {turned}):
+               %p = rk.aten \"aten.mul.Tensor\"(%x, %y) : ({wide}, {turned}) -> {wide}
+               %s = rk.aten \"aten.{call} : ({wide}) -> tensor<6x{ty}> rk.yield %s : tensor<6x{ty}> }}\n"
+        ));
+    }
+    for body in bodies(&text) {
+        assert!(body.reduction.is_some() && !body.is_exact(), "{body:?}");
+        for chip in [Chip::Sm80, Chip::Sm90] {
+            let made = ptx(&body, None, "k", chip, None).expect("PTX");
+            assert_eq!((made.grid, made.block), ([6, 1, 1], [32, 1, 1]), "a warp for each sum");
+            assert_eq!(made.text.matches("shfl.sync").count(), 5, "{}", made.text);
+            assert!((0..3).all(|buffer| made.parameters.contains(&buffer)), "{:?}", made.parameters);
+            assemble(&nvidia, chip, &made.text);
         }
     }
 }

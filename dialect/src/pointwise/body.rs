@@ -1,12 +1,13 @@
 //! A node whose body is pointwise, as one scalar program over one iteration space.
 //!
 //! Views of inputs become strides. A view of an intermediate that keeps its row-major order is a renaming if everything is
-//! row-major: then the space is one line of elements. An operator that writes in place gives its operand a new meaning.
+//! row-major: then the space is one line of elements. An operator that writes in place gives its operand a new meaning. A sum
+//! over trailing dimensions may end the body.
 
 use std::collections::HashMap;
 
 use super::layout::{self, Layout};
-use super::{Element, Formula, Operand, Pointwise, Read, Write};
+use super::{Element, Formula, Operand, Pointwise, Read, Reduction, Write, sum};
 use crate::ops::{AtenOp, NodeOp};
 use crate::raw::Value;
 use crate::types::Tensor;
@@ -46,6 +47,8 @@ pub struct Elementwise {
     pub steps: Vec<Step>,
     /// What is stored: one entry per output of the node.
     pub writes: Vec<Write>,
+    /// With it, the only write gets the sum of its source over the innermost dimensions, in which it has stride 0.
+    pub reduction: Option<Reduction>,
 }
 
 /// The first name of a storage that operators have written to in place: what `%y = relu_(%x)` gives is `%x`.
@@ -69,6 +72,8 @@ enum Meaning {
     Step(usize, Vec<i64>),
     /// Fresh storage that nobody has written yet.
     Empty,
+    /// The sum that ends the body.
+    Sum,
 }
 
 impl Elementwise {
@@ -97,7 +102,13 @@ impl Elementwise {
         reader.end(&node.yielded(), node.overwrites())
     }
 
-    /// The largest distance from ATen's result in units in the last place of one step; 0 is bit-equal.
+    /// Whether a kernel of it gives ATen's bits on the CPU.
+    pub fn is_exact(&self) -> bool {
+        self.ulps() == 0 && self.reduction.is_none()
+    }
+
+    /// The largest distance from ATen's result in units in the last place of one step; 0 is bit-equal. For a sum there is no
+    /// such number: its error is relative to what is summed, not to the result.
     pub fn ulps(&self) -> u32 {
         self.steps.iter().map(|step| step.formula.ulps()).max().unwrap_or(0)
     }
@@ -116,6 +127,8 @@ struct Reader<'c> {
     read_in: Vec<Vec<i64>>,
     steps: Vec<Step>,
     step_in: Vec<Vec<i64>>,
+    /// What is summed, in which shape.
+    sum: Option<(Source, Vec<i64>, Reduction)>,
 }
 
 impl<'c> Reader<'c> {
@@ -126,6 +139,15 @@ impl<'c> Reader<'c> {
         }
         if operator.starts_with("aten.empty") {
             self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Empty)));
+            return Ok(());
+        }
+        if let Some((operand, reduction)) = sum::of(call) {
+            let shape = Tensor::of(operand.ty()).ok_or("no tensor")?.shape;
+            let source = self.source(operand, &shape, operator)?;
+            if self.sum.replace((source, shape, reduction)).is_some() {
+                return Err(format!("'{operator}' is a second sum"));
+            }
+            self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Sum)));
             return Ok(());
         }
         let pointwise =
@@ -178,7 +200,7 @@ impl<'c> Reader<'c> {
             Meaning::Step(step, _) => (call.operator_parts())
                 .filter(|(_, name, _)| layout::is_reshape(name))
                 .map(|_| Meaning::Step(step, tensor.shape)),
-            Meaning::Empty => None,
+            Meaning::Empty | Meaning::Sum => None,
         };
         let meaning = meaning.ok_or_else(|| format!("'{operator}' makes a view that is not followed"))?;
         self.meanings.insert(result, meaning);
@@ -204,11 +226,15 @@ impl<'c> Reader<'c> {
             Some(Meaning::Step(step, shape)) if shape == space => Ok(Source::Step(*step)),
             Some(Meaning::Step(..)) => Err(format!("'{operator}' broadcasts an intermediate")),
             Some(Meaning::Empty) => Err(format!("'{operator}' reads what nobody has written")),
+            Some(Meaning::Sum) => Err(format!("'{operator}' reads a sum")),
             None => Err(format!("'{operator}' reads a value of another type")),
         }
     }
 
     fn end(mut self, yielded: &[Value<'c>], overwrites: Option<usize>) -> Result<Elementwise, String> {
+        if let Some((source, shape, reduction)) = self.sum.take() {
+            return self.end_with_sum(yielded, overwrites, (source, &shape, reduction));
+        }
         let mut writes = Vec::new();
         let mut write_in = Vec::new();
         for &value in yielded {
@@ -251,6 +277,51 @@ impl<'c> Reader<'c> {
         if self.reads.iter().filter(|read| Some(read.input) == overwrites).find(aside).is_some() {
             return Err("it reads what it overwrites in another order".into());
         }
-        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes })
+        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction: None })
+    }
+
+    /// A body that yields nothing but a sum over the last dimensions of `space`.
+    fn end_with_sum(
+        mut self,
+        yielded: &[Value<'c>],
+        overwrites: Option<usize>,
+        (mut source, space, reduction): (Source, &[i64], Reduction),
+    ) -> Result<Elementwise, String> {
+        let [value] = *yielded else { return Err("it yields more than a sum".into()) };
+        if overwrites.is_some() || !matches!(self.meanings.get(&storage(value)), Some(Meaning::Sum)) {
+            return Err("it yields something else than its sum".into());
+        }
+        let tensor = Tensor::of(value.ty()).ok_or("it yields no tensor")?;
+        let element = reduction.element;
+        if tensor.storage != tensor.elements() * element.bytes() {
+            return Err("it yields a tensor with gaps".into());
+        }
+        if self.read_in.iter().chain(&self.step_in).any(|shape| *shape != *space) {
+            return Err("its steps have different shapes".into());
+        }
+        let kept = space.len() - reduction.dims;
+        if space[kept..].contains(&0) {
+            // The sum of nothing: nothing is read.
+            self.reads.clear();
+            self.steps.clear();
+            source = Source::Number(0.0);
+        }
+        // Kept and summed dimensions are simplified apart, because the former stay outside of the latter.
+        let mut stored = tensor.strides;
+        stored.truncate(kept);
+        let mut outer: Vec<Vec<i64>> = vec![stored];
+        outer.extend(self.reads.iter().map(|read| read.strides[..kept].to_vec()));
+        let mut shape = layout::simplify(&space[..kept], &mut outer.iter_mut().collect::<Vec<_>>());
+        let mut inner: Vec<Vec<i64>> = self.reads.iter().map(|read| read.strides[kept..].to_vec()).collect();
+        let summed = layout::simplify(&space[kept..], &mut inner.iter_mut().collect::<Vec<_>>());
+        for (read, (outer, inner)) in self.reads.iter_mut().zip(outer[1..].iter().zip(inner)) {
+            read.strides = [outer.as_slice(), &inner].concat();
+        }
+        let mut strides = outer.swap_remove(0);
+        strides.resize(shape.len() + summed.len(), 0);
+        let reduction = Some(Reduction { dims: summed.len(), ..reduction });
+        shape.extend(summed);
+        let writes = vec![Write { source, strides, element }];
+        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction })
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! # Numerics
 //! A step computes in f32 for f32, f16 and bf16, in f64 for f64, and rounds its result to the element type of the call, to
-//! nearest even, also where the next step is in the same kernel. Nothing is reassociated, and a multiplication and an addition
+//! nearest even, also where the next step is in the same kernel. Nothing but a sum is reassociated, and a multiplication and an addition
 //! become one only where the table says `fma`: there libtorch, compiled with contraction, does the same on every CPU with FMA.
 //!
 //! | operators | function | against ATen on the CPU |
@@ -20,6 +20,7 @@
 //! | `sigmoid_backward` | (g · (1 - y)) · y (f32, f64) | equal |
 //! | `sqrt` | rounded correctly; MKL's, in libtorch, is not (f32, f64) | 1 ulp |
 //! | `exp`, `tanh`, `sigmoid` | libm's or libdevice's (f32, f64) | 4 ulp |
+//! | `sum`, `mean` over trailing dimensions, as the last call | in any order, in f32 or f64 (`sum.rs`) | 2 n u / (1 - n u) · Σ\|x\| |
 //!
 //! *Equal* is bit for bit, except in a NaN: its sign and payload are not specified, as in ATen, where they depend on whether an
 //! element falls into the vectorized part of a loop. The others are only for those who ask (`exact=false`).
@@ -35,11 +36,13 @@
 
 mod body;
 mod layout;
+mod sum;
 #[cfg(test)]
 mod tests;
 
 pub use body::{Elementwise, Source, Step, storage};
 pub use layout::{Read, Write};
+pub use sum::Reduction;
 
 use crate::attrs::Arg;
 use crate::ops::AtenOp;

@@ -105,3 +105,42 @@ fn numbers_types_and_operators_outside_of_the_table_are_refused() {
         assert_eq!(read(&node).expect_err(call), reason);
     }
 }
+
+#[test]
+fn a_sum_over_trailing_dimensions_keeps_them_apart() {
+    let body = read(
+        r#"rk.node @n { ^bb0(%x: tensor<4x6x8x16xf32>, %b: tensor<16xf32>):
+          %p = rk.aten "aten.mul.Tensor"(%x, %b) : (tensor<4x6x8x16xf32>, tensor<16xf32>) -> tensor<4x6x8x16xf32>
+          %s = rk.aten "aten.mean.dim"(%p, [-1, 2], true, none) : (tensor<4x6x8x16xf32>) -> tensor<4x6x1x1xf32>
+          rk.yield %s : tensor<4x6x1x1xf32> }"#,
+    );
+    let body = body.expect("pointwise, with a sum");
+    assert_eq!(body.shape, [24, 8, 16]);
+    let reduction = body.reduction.expect("a mean");
+    assert_eq!((reduction.dims, reduction.divisor), (2, Some(128.0)));
+    let strides: Vec<_> = body.reads.iter().map(|read| read.strides.clone()).collect();
+    assert_eq!(strides, [[128, 16, 1], [0, 0, 1]]);
+    assert_eq!((body.writes[0].strides.as_slice(), body.is_exact()), ([1, 0, 0].as_slice(), false));
+}
+
+#[test]
+fn other_sums_are_no_kernels() {
+    let refused = |call: &str, rest: &str| {
+        let node = format!(
+            r#"rk.node @n {{ ^bb0(%x: tensor<4x4xf32>, %i: tensor<4x4xi64>, %h: tensor<4x4xf16>): %s = rk.aten {call} {rest} }}"#
+        );
+        read(&node).expect_err("refused")
+    };
+    let end = "rk.yield %s : tensor<4xf32>";
+    let leading = r#""aten.sum.dim_IntList"(%x, [0], false, none) : (tensor<4x4xf32>) -> tensor<4xf32>"#;
+    assert!(refused(leading, end).contains("not pointwise"));
+    let wide = r#""aten.sum.dim_IntList"(%h, [1], false, 6) : (tensor<4x4xf16>) -> tensor<4xf32>"#;
+    assert!(refused(wide, end).contains("not pointwise"));
+    let integers = r#""aten.sum.dim_IntList"(%i, [1], false, none) : (tensor<4x4xi64>) -> tensor<4xi64>"#;
+    assert!(refused(integers, "rk.yield %s : tensor<4xi64>").contains("not pointwise"));
+    let sum = r#""aten.sum.dim_IntList"(%x, [1], false, none) : (tensor<4x4xf32>) -> tensor<4xf32>"#;
+    let more = r#"%n = rk.aten "aten.neg.default"(%s) : (tensor<4xf32>) -> tensor<4xf32> rk.yield %n : tensor<4xf32>"#;
+    assert!(refused(sum, more).contains("reads a sum"));
+    let both = "rk.yield %s, %x : tensor<4xf32>, tensor<4x4xf32>";
+    assert!(refused(sum, both).contains("more than a sum"));
+}

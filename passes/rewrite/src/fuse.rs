@@ -15,6 +15,9 @@
 //! more memory than holding its result did (next neighbours hold both anyway). A node with several readers is merged into each, where holding its operands is free
 //! because they live that long anyway: it is computed again there, which costs no memory traffic.
 //!
+//! A sum or mean over trailing dimensions takes in the nodes that it reads, too, and ends its kernel; its order of additions is not
+//! ATen's, so only without `exact`.
+//!
 //! A call that writes in place becomes the one that does not, unless the whole chain overwrites the same storage.
 //!
 //! # Contract
@@ -22,7 +25,8 @@
 //! `exact` (the default) so does the kernel. Random nodes, side effects, and readers of what the step itself changes stay alone.
 //!
 //! # Not here
-//! Costs (`--rk-annotate-cost` takes the traffic off that a fused node saves), code (`rk-kernels`), reductions.
+//! Costs (`--rk-annotate-cost` takes the traffic off that a fused node saves), code (`rk-kernels`), other reductions,
+//! whether a kernel is faster.
 
 use std::collections::{HashMap, HashSet};
 
@@ -82,7 +86,7 @@ struct Fusion<'c> {
     resident: HashSet<Value<'c>>,
     /// Arguments that the step itself changes: reading them later is reading something else.
     changed: HashSet<Value<'c>>,
-    ulps: u32,
+    exact: bool,
 }
 
 impl<'c> Fusion<'c> {
@@ -103,7 +107,7 @@ impl<'c> Fusion<'c> {
             resident,
             runs: runs.into_iter().map(Some).collect(),
             places,
-            ulps: if exact { 0 } else { u32::MAX },
+            exact,
         }
     }
 
@@ -163,7 +167,7 @@ impl<'c> Fusion<'c> {
 
     /// The node as one loop, if it is one within the accuracy that was asked for.
     fn pointwise(&self, node: NodeOp<'c>) -> Option<Elementwise> {
-        Elementwise::of(node).ok().filter(|body| body.ulps() <= self.ulps)
+        Elementwise::of(node).ok().filter(|body| !self.exact || body.is_exact())
     }
 
     /// Bytes of operands of `run` that nobody reads as late as place `until`.

@@ -1,0 +1,183 @@
+//! Sums over the innermost dimensions, as loops that carry the sum in a register.
+//!
+//! `linalg.generic` would hold it in memory, where every store could change what is loaded next as far as LLVM can prove; so
+//! these kernels begin one level lower, with `scf` loops around the same scalar steps. On the CPU the additions alone may be
+//! reassociated, else LLVM could not vectorize them. On a GPU a warp makes one sum: its threads take every 32nd element, and
+//! exchange what they have by shuffles, in a fixed order.
+
+use std::fmt::Write as _;
+
+use rk_dialect::pointwise::{Element, Elementwise, Reduction, Source};
+
+use crate::emit::Operand;
+use crate::{KernelError, scalar};
+
+/// Threads that make one sum.
+const WARP: i64 = 32;
+
+/// What a grid's x may be.
+const MOST_BLOCKS: i64 = i32::MAX as i64;
+
+/// The loops of a sum on the CPU, over `%rows` rows. The operands are named memrefs, cut to these rows.
+pub(crate) fn loops(
+    text: &mut String,
+    body: &Elementwise,
+    reduction: &Reduction,
+    (reads, writes): (&[Operand], &[Operand]),
+    (ins, outs): (&[String], &[String]),
+) {
+    let ty = scalar::memory(reduction.accumulator());
+    let (rank, kept) = (body.shape.len(), body.shape.len() - reduction.dims);
+    let _ = writeln!(text, "    %first = arith.constant 0 : index\n    %one = arith.constant 1 : index");
+    for (dim, size) in body.shape.iter().enumerate().skip(1) {
+        let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
+    }
+    let _ = writeln!(text, "    %acc{kept} = arith.constant 0.0 : {ty}");
+    for dim in 0..rank {
+        let end = if dim == 0 { "%rows".to_owned() } else { format!("%size{dim}") };
+        let range = format!("%d{dim} = %first to {end} step %one");
+        let _ = if dim < kept {
+            writeln!(text, "    scf.for {range} {{")
+        } else {
+            let next = dim + 1;
+            writeln!(text, "    %sum{dim} = scf.for {range} iter_args(%acc{next} = %acc{dim}) -> ({ty}) {{")
+        };
+    }
+    let value = element(text, body, reduction, reads, ins, true);
+    let _ = writeln!(text, "      %sum{rank} = arith.addf %acc{rank}, {value} fastmath<reassoc> : {ty}");
+    for dim in (kept..rank).rev() {
+        let _ = writeln!(text, "    scf.yield %sum{} : {ty}\n    }}", dim + 1);
+    }
+    store(text, reduction, &writes[0], &outs[0], &format!("%sum{kept}"), true);
+    text.push_str(&"    }\n".repeat(kept));
+}
+
+/// The launch of a sum on a GPU: one block of one warp per sum.
+///
+/// # Errors
+/// [`KernelError::Unsupported`] for f64, whose shuffles NVVM does not have, and for more sums than a grid has blocks.
+pub(crate) fn launch(
+    text: &mut String,
+    body: &Elementwise,
+    reduction: &Reduction,
+    (reads, writes): (&[Operand], &[Operand]),
+    (ins, outs): (&[String], &[String]),
+) -> Result<(), KernelError> {
+    if reduction.accumulator() == Element::F64 {
+        return Err(KernelError::Unsupported("a sum in f64 has no kernel for a GPU".into()));
+    }
+    let kept = body.shape.len() - reduction.dims;
+    let (sums, summed) = (&body.shape[..kept], &body.shape[kept..]);
+    let blocks: i64 = sums.iter().product();
+    if blocks > MOST_BLOCKS {
+        return Err(KernelError::Unsupported(format!(
+            "{blocks} sums are more than a grid's {MOST_BLOCKS} blocks"
+        )));
+    }
+    let _ = writeln!(
+        text,
+        "    %blocks = arith.constant {blocks} : index\n    %lanes = arith.constant {WARP} : index\n    \
+         %one = arith.constant 1 : index\n    \
+         gpu.launch blocks(%bx, %by, %bz) in (%gx = %blocks, %gy = %one, %gz = %one) \
+         threads(%tx, %ty, %tz) in (%lx = %lanes, %ly = %one, %lz = %one) {{\n    \
+         %first = arith.constant 0 : index\n    %step = arith.constant {WARP} : index\n    \
+         %count = arith.constant {} : index\n    %zero = arith.constant 0.0 : f32",
+        summed.iter().product::<i64>()
+    );
+    coordinates(text, "%bx", sums, 0);
+    let _ = writeln!(
+        text,
+        "    %part = scf.for %at = %tx to %count step %step iter_args(%acc = %zero) -> (f32) {{"
+    );
+    coordinates(text, "%at", summed, kept);
+    let value = element(text, body, reduction, reads, ins, false);
+    let _ =
+        writeln!(text, "      %next = arith.addf %acc, {value} : f32\n      scf.yield %next : f32\n    }}");
+    let _ = writeln!(text, "    %width = arith.constant {WARP} : i32");
+    let mut sum = "%part".to_owned();
+    for distance in [16, 8, 4, 2, 1] {
+        let _ = writeln!(
+            text,
+            "    %by{distance} = arith.constant {distance} : i32\n    \
+             %other{distance}, %valid{distance} = gpu.shuffle xor {sum}, %by{distance}, %width : f32\n    \
+             %sum{distance} = arith.addf {sum}, %other{distance} : f32"
+        );
+        sum = format!("%sum{distance}");
+    }
+    text.push_str("    %is_first = arith.cmpi eq, %tx, %first : index\n    scf.if %is_first {\n");
+    store(text, reduction, &writes[0], &outs[0], &sum, false);
+    text.push_str("    }\n    gpu.terminator\n    }\n");
+    Ok(())
+}
+
+/// Names the coordinates of element `index` of these dimensions `%d{from}`, `%d{from + 1}`, ...
+fn coordinates(text: &mut String, index: &str, sizes: &[i64], from: usize) {
+    let mut rest = index.to_owned();
+    for (place, size) in sizes.iter().enumerate().rev() {
+        let dim = from + place;
+        let _ = writeln!(
+            text,
+            "    %extent{dim} = arith.constant {size} : index\n    \
+             %d{dim} = arith.remui {rest}, %extent{dim} : index\n    \
+             %rest{dim} = arith.divui {rest}, %extent{dim} : index"
+        );
+        rest = format!("%rest{dim}");
+    }
+}
+
+/// One element of what is summed, in the accumulator's type, at `%d0`, `%d1`, ... Returns its name.
+fn element(
+    text: &mut String,
+    body: &Elementwise,
+    reduction: &Reduction,
+    reads: &[Operand],
+    ins: &[String],
+    rows: bool,
+) -> String {
+    let mut loaded = Vec::new();
+    for (index, (one, name)) in reads.iter().zip(ins).enumerate() {
+        let _ = writeln!(text, "      %in{index} = memref.load {name}[{}] : {}", place(one), one.ty(rows));
+        loaded.push(format!("%in{index}"));
+    }
+    let results = scalar::steps(text, body, &loaded);
+    let value = match body.writes[0].source {
+        Source::Read(index) => loaded[index].clone(),
+        Source::Step(index) => results[index].clone(),
+        // The sum of nothing.
+        Source::Number(number) => {
+            let ty = scalar::memory(reduction.element);
+            let _ = writeln!(text, "      %number = arith.constant {number:.1} : {ty}");
+            "%number".to_owned()
+        }
+    };
+    cast(text, "%summed", &value, "extf", reduction.element, reduction.accumulator())
+}
+
+/// Divides, rounds and stores a sum.
+fn store(text: &mut String, reduction: &Reduction, write: &Operand, name: &str, sum: &str, rows: bool) {
+    let wide = reduction.accumulator();
+    let ty = scalar::memory(wide);
+    let mut value = sum.to_owned();
+    if let Some(divisor) = reduction.divisor {
+        let _ = writeln!(text, "      %divisor = arith.constant {} : {ty}", scalar::literal(divisor, wide));
+        let _ = writeln!(text, "      %mean = arith.divf {sum}, %divisor : {ty}");
+        value = "%mean".to_owned();
+    }
+    let value = cast(text, "%result", &value, "truncf", wide, reduction.element);
+    let _ = writeln!(text, "      memref.store {value}, {name}[{}] : {}", place(write), write.ty(rows));
+}
+
+/// A float in another type, if it is one.
+fn cast(text: &mut String, name: &str, value: &str, operation: &str, from: Element, to: Element) -> String {
+    if from == to {
+        return value.to_owned();
+    }
+    let (from, to) = (scalar::memory(from), scalar::memory(to));
+    let _ = writeln!(text, "      {name} = arith.{operation} {value} : {from} to {to}");
+    name.to_owned()
+}
+
+/// The indices of an operand.
+fn place(operand: &Operand) -> String {
+    operand.dims.iter().map(|dim| format!("%d{dim}")).collect::<Vec<_>>().join(", ")
+}

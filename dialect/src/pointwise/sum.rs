@@ -1,0 +1,78 @@
+//! Sums and means over trailing dimensions, as the last call of a pointwise body.
+//!
+//! # Numerics
+//! A kernel adds in f32 (f64 for f64), in an order that is fixed for one kernel and not specified, and rounds once at the end;
+//! what is summed was rounded before, as ATen would have stored it. ATen's order depends on the CPU's vectors and on threads, so
+//! nobody can be bit-equal to it everywhere. With u = 2^-24 (2^-53 for f64), each of the two orders is within
+//! n u / (1 - n u) · Σ|x| of the exact sum of n numbers, as long as no partial sum overflows (Higham, *Accuracy and Stability of
+//! Numerical Algorithms*, 2nd edition, equation 4.4, with n for n - 1). They differ by twice that at most, and by the last
+//! rounding: half a unit in the last place each. A mean divides by n, which adds a rounding. A NaN stays one; so do infinities.
+//!
+//! Not here: other axes than the trailing ones, integers, means in f16 and bf16, anything behind the sum.
+
+use super::Element;
+use crate::attrs::Arg;
+use crate::ops::AtenOp;
+use crate::raw::Value;
+use crate::types::Tensor;
+
+/// What a kernel does with the elements of the innermost dimensions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reduction {
+    /// How many dimensions of the iteration space are summed, from the innermost; at least one.
+    pub dims: usize,
+    /// The sum is divided by this.
+    pub divisor: Option<f64>,
+    /// Element type of what is summed, and of the result.
+    pub element: Element,
+}
+
+impl Reduction {
+    /// In what the sum is made.
+    pub fn accumulator(&self) -> Element {
+        if self.element.is_reduced() { Element::F32 } else { self.element }
+    }
+}
+
+/// `sum` or `mean`, with its operand; `dims` are those of the operand. `None` when it is not one over trailing dimensions of a
+/// floating point tensor, in its own element type.
+pub(super) fn of<'c>(call: AtenOp<'c>) -> Option<(Value<'c>, Reduction)> {
+    let (space, name, overload) = call.operator_parts()?;
+    let mean = match (space, name, overload) {
+        ("aten", "sum", "dim_IntList" | "default") => false,
+        ("aten", "mean", "dim" | "default") => true,
+        _ => return None,
+    };
+    let operand = call.op().operand(0)?;
+    let tensor = Tensor::of(operand.ty())?;
+    let element = Element::of(tensor.element).filter(|element| element.is_float())?;
+    let result = call.op().result(0).filter(|_| call.op().result_count() == 1)?;
+    if Element::of(Tensor::of(result.ty())?.element) != Some(element) || (mean && element.is_reduced()) {
+        return None;
+    }
+    let rank = tensor.shape.len();
+    let args = call.args();
+    let listed = match args.get(1) {
+        Some(Arg::List(list)) if overload != "default" && !list.is_empty() => list.as_slice(),
+        // Without dimensions, over all of them.
+        Some(Arg::List(_) | Arg::None) | None => &[],
+        // The element type of `default`, which is the operand's.
+        Some(_) if overload == "default" => &[],
+        Some(_) => return None,
+    };
+    let index = |arg: &Arg<'_>| match arg {
+        Arg::Int(dim) => usize::try_from(if *dim < 0 { dim + rank as i64 } else { *dim }).ok(),
+        _ => None,
+    };
+    let mut axes = listed.iter().map(index).collect::<Option<Vec<_>>>()?;
+    axes.sort_unstable();
+    if axes.is_empty() {
+        axes = (0..rank).collect();
+    }
+    let trailing = axes.iter().rev().enumerate().all(|(place, &axis)| axis + place + 1 == rank);
+    if !trailing || axes.is_empty() {
+        return None;
+    }
+    let count: i64 = tensor.shape[rank - axes.len()..].iter().product();
+    Some((operand, Reduction { dims: axes.len(), divisor: mean.then_some(count as f64), element }))
+}
