@@ -8,7 +8,7 @@ use rk_plan::{NodeId, ValueId};
 
 use crate::lower::{Leaves, Lowered, Lowering, Relation, Scope};
 use crate::names;
-use crate::rules::{Rule, SAME_BITS, SAME_COST, same_cost_in_order};
+use crate::rules::{Rule, SAME_BITS, SAME_COST};
 use crate::saturate::{Outcome, saturate};
 use crate::step::Step;
 use crate::term::{Graph, Heads};
@@ -103,7 +103,7 @@ pub fn find(step: &Step) -> Blocks {
         .map(|range| cost.lower(&mut cost_graph, &forward[range.clone()], Scope::Forward))
         .collect();
     let (mut graph, _) = saturate(graph, &SAME_BITS);
-    let (mut cost_graph, _) = saturate(cost_graph, same_cost_in_order());
+    let (mut cost_graph, _) = saturate(cost_graph, &SAME_COST);
     // Layers that differ in a constant only (the rate of their stochastic depth) are no class, but a row all the same.
     let letters = either(&classes(&graph, &lowered), &classes(&cost_graph, &lowered_costs));
     let node_letters: Vec<u32> = {
@@ -187,10 +187,12 @@ fn rules_of(relation: Relation) -> &'static [Rule] {
     }
 }
 
-/// What decides a class: everything that leaves, by e-class. What leaves nothing is only equal to its own text.
+/// What decides a class: everything that leaves, by e-class, and what is executed where that counts. What leaves nothing is only equal
+/// to its own text.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     outputs: Vec<(Leaves, egg::Id)>,
+    work: Vec<u32>,
     text: Option<Vec<u32>>,
 }
 
@@ -199,7 +201,7 @@ fn classes(graph: &Graph, lowered: &[Lowered]) -> Vec<ClassId> {
         let outputs: Vec<_> =
             block.outputs.iter().map(|(leaves, id)| (leaves.clone(), graph.find(*id))).collect();
         let text = outputs.is_empty().then(|| block.text.words().to_vec());
-        Key { outputs, text }
+        Key { outputs, work: block.work.clone(), text }
     }))
 }
 

@@ -74,13 +74,15 @@ pub enum Leaves {
 pub struct Lowered {
     /// What leaves the block, sorted by purpose, type and order of production.
     pub outputs: Vec<(Leaves, Id)>,
-    /// The values of the step that these outputs are; of an effect, the argument that it updates. The generator's state,
-    /// which is last, has none.
+    /// The values of the step that these outputs are; of an effect, the argument that it updates. The generator's states,
+    /// which are last, have none.
     pub results: Vec<ValueId>,
     /// The arguments, sorted by slot: position k of one block corresponds to position k of an equal one.
     pub arguments: Vec<(Slot, ValueId)>,
     /// Renamed text; see the module's header.
     pub text: Text,
+    /// For [`Relation::SameCost`], what is executed, sorted: a term stands for a value however often it is computed, and time does not.
+    pub work: Vec<u32>,
 }
 
 /// A block as text.
@@ -102,8 +104,8 @@ const ARGUMENT: u32 = u32::MAX;
 const NODE: u32 = u32::MAX - 1;
 const YIELDS: u32 = u32::MAX - 2;
 
-/// A call by its place (node, call within it), and its operator.
-type NumberedCall = ((u32, u32), Arc<Operator>);
+/// A call: its interned head, its operator, and the number of what it executes, if that counts and it is no view.
+type NumberedCall = ((u32, u32), Arc<Operator>, Option<u32>);
 
 /// Lowers nodes of one step into one e-graph.
 pub struct Lowering<'s> {
@@ -143,13 +145,20 @@ struct Root {
 impl<'s> Lowering<'s> {
     /// Interns every call of the step.
     pub fn new(step: &'s Step, relation: Relation, graph: &mut Graph) -> Self {
+        let mut executed: HashMap<(&str, &[Arc<Ty>]), u32> = HashMap::new();
+        let mut work = |operator: &'s Operator| {
+            let next = executed.len() as u32;
+            (!operator.is_view())
+                .then(|| *executed.entry((&operator.name, &operator.results)).or_insert(next))
+        };
         let calls = step.nodes.iter().map(|node| {
             let of_node = node.calls.iter().map(|call| {
-                let operator = Arc::new(match relation {
-                    Relation::SameBits => call.operator.clone(),
-                    Relation::SameCost => without_floats(call.operator.clone()),
-                });
-                (graph.analysis.intern(Head::Call(operator.clone())), operator)
+                let (operator, work) = match relation {
+                    Relation::SameBits => (call.operator.clone(), None),
+                    Relation::SameCost => (without_floats(call.operator.clone()), work(&call.operator)),
+                };
+                let operator = Arc::new(operator);
+                (graph.analysis.intern(Head::Call(operator.clone())), operator, work)
             });
             of_node.collect()
         });
@@ -167,15 +176,16 @@ impl<'s> Lowering<'s> {
     pub fn lower(&mut self, graph: &mut Graph, nodes: &[NodeId], scope: Scope) -> Lowered {
         self.round += 1;
         nodes.iter().for_each(|node| self.inside[node.index()] = self.round);
-        let start = add(graph, Head::Start, Vec::new());
+        let start = [false, true].map(|backward| add(graph, Head::Start(backward), Vec::new()));
         let mut block = Block {
             values: HashMap::new(),
             arguments: Vec::new(),
             numbers: HashMap::new(),
             scope,
-            state: start,
+            states: start,
             effects: Vec::new(),
             text: Text::default(),
+            work: Vec::new(),
             next_word: 0,
         };
         for &node in nodes {
@@ -203,11 +213,11 @@ impl<'s> Lowering<'s> {
         let results = outputs.iter().map(|(.., value)| *value).collect();
         let mut outputs: Vec<(Leaves, Id)> =
             outputs.into_iter().map(|(leaves, _, known, _)| (leaves, known.id)).collect();
-        if block.state != start {
-            outputs.push((Leaves::Generator, block.state));
-        }
+        let advanced = block.states.into_iter().zip(start).filter(|(state, start)| state != start);
+        outputs.extend(advanced.map(|(state, _)| (Leaves::Generator, state)));
         block.arguments.sort();
-        Lowered { outputs, results, arguments: block.arguments, text: block.text }
+        block.work.sort_unstable();
+        Lowered { outputs, results, arguments: block.arguments, text: block.text, work: block.work }
     }
 
     fn leaves(&self, block: &Block, node: NodeId, value: ValueId) -> Vec<Leaves> {
@@ -290,13 +300,14 @@ impl<'s> Lowering<'s> {
             node.inputs.iter().map(|&value| self.step.value(value).ty.clone()).collect();
         let overwrites = node.overwrites.map_or(0, |input| 1 + input as u32);
         block.text.words.extend([NODE, overwrites, u32::from(node.backward)]);
-        for (call, (interned, operator)) in node.calls.iter().zip(&self.calls[id.index()]) {
+        for (call, (interned, operator, work)) in node.calls.iter().zip(&self.calls[id.index()]) {
+            block.work.extend(work);
             let mut children = Vec::with_capacity(call.operands.len() + 1);
             if operator.random {
                 // Two draws cost the same wherever they stand; only their bits depend on the state.
                 let state = match self.relation {
-                    Relation::SameBits => block.state,
-                    Relation::SameCost => add(graph, Head::Start, Vec::new()),
+                    Relation::SameBits => block.states[usize::from(node.backward)],
+                    Relation::SameCost => add(graph, Head::Start(false), Vec::new()),
                 };
                 children.push(state);
             }
@@ -307,7 +318,7 @@ impl<'s> Lowering<'s> {
             }
             let made = add_interned(graph, *interned, children);
             if operator.random {
-                block.state = add(graph, Head::State, vec![made]);
+                block.states[usize::from(node.backward)] = add(graph, Head::State, vec![made]);
             }
             for &index in operator.writes.iter().chain(&operator.effects) {
                 let operand = call.operands[index];
@@ -392,10 +403,12 @@ struct Block {
     values: HashMap<ValueId, Known>,
     arguments: Vec<(Slot, ValueId)>,
     numbers: HashMap<(Kind, Arc<Ty>), usize>,
-    state: Id,
+    /// Of the generator, for forward and for backward nodes.
+    states: [Id; 2],
     /// Arguments that the block leaves in a new state.
     effects: Vec<ValueId>,
     text: Text,
+    work: Vec<u32>,
     next_word: u32,
 }
 

@@ -119,12 +119,11 @@ pub static SAME_BITS: [Rule; 9] = [
     },
 ];
 
-/// Rules after which time and memory stay the same, though bits need not. They never decide what code is shared. The first is
-/// the only one that is not local, see [`same_cost_in_order`].
+/// Rules after which time and memory stay the same, though bits need not. They never decide what code is shared.
 pub static SAME_COST: [Rule; 5] = [
     Rule {
         name: "associate",
-        reason: "two additions (or products) of equal types cost the same in either order; their rounding differs",
+        reason: "additions (or products) of equal types cost the same in any order; their rounding differs",
         about: About::Calls(&["aten.add.Tensor", "aten.mul.Tensor"]),
         equal: associate,
     },
@@ -157,12 +156,6 @@ pub static SAME_COST: [Rule; 5] = [
         equal: wrap_dim,
     },
 ];
-
-/// [`SAME_COST`] without reordering sums: one of n terms has exponentially many orders, and whoever does not need them all
-/// should not pay for them.
-pub fn same_cost_in_order() -> &'static [Rule] {
-    SAME_COST.split_first().map_or(&[], |(_associate, rest)| rest)
-}
 
 const COMMUTATIVE: [&str; 10] = [
     "aten.add.Tensor",
@@ -393,6 +386,11 @@ fn wrap_dim(graph: &mut Graph, class: Id, term: &Term) -> Vec<(Id, Id)> {
         return Vec::new();
     };
     let Some(ty) = ty_of(graph, first).filter(|_| is_pure(&operator)) else { return Vec::new() };
+    // cat passes over empty vectors when it counts dimensions.
+    let ranks = |&child: &Id| ty_of(graph, child).is_some_and(|other| other.rank() == ty.rank());
+    if operator.name == "aten.cat.default" && !term.children().iter().all(ranks) {
+        return Vec::new();
+    }
     // stack counts the dimension that it makes.
     let rank = ty.rank() as i64 + i64::from(operator.name == "aten.stack.default");
     let wrap = |dim: &mut Arg| match dim {
@@ -452,25 +450,38 @@ fn pack(graph: &mut Graph, class: Id, term: &Term) -> Vec<(Id, Id)> {
     vec![(class, add(graph, Head::Call(Arc::new(cat)), children))]
 }
 
-/// (a + b) + c = a + (b + c), when all five values have one type.
+/// Terms of a sum in normal form, at most. A sum of itself has twice the terms, and doubling has to end somewhere.
+const MOST_TERMS: usize = 256;
+
+/// (a + b) + c = a + (b + c), when all values have one type: a sum is what it adds up, sorted. A sum of n terms has exponentially many
+/// orders and one normal form; every partial sum has one, so n terms cost n^2 / 2 children. How many additions are made is
+/// no part of the term, and is compared beside it (`Lowered::work`).
 fn associate(graph: &mut Graph, class: Id, term: &Term) -> Vec<(Id, Id)> {
     let Some(operator) = call_of(graph, term, &["aten.add.Tensor", "aten.mul.Tensor"]) else {
         return Vec::new();
     };
-    let [left, c] = *term.children() else { return Vec::new() };
-    if !is_pure(&operator) || !is_one(operator.args.get(2)) {
+    let (&[a, b], [ty]) = (term.children(), &operator.results[..]) else { return Vec::new() };
+    let one_type = [a, b].iter().all(|&child| ty_of(graph, child).as_ref() == Some(ty));
+    if !is_pure(&operator) || !is_one(operator.args.get(2)) || !one_type {
         return Vec::new();
     }
-    let ty = operator.results.first().cloned();
-    let head = graph.analysis.head(term).clone();
-    let mut equal = Vec::new();
-    for inner in graph[left].nodes.clone() {
-        let [a, b] = *inner.children() else { continue };
-        let same = graph.analysis.head(&inner) == &head && [a, b, c].iter().all(|&id| ty_of(graph, id) == ty);
-        if same {
-            let right = add(graph, Head::Call(operator.clone()), vec![b, c]);
-            equal.push((class, add(graph, Head::Call(operator.clone()), vec![a, right])));
-        }
+    let head = Head::Folded(operator.name.clone(), ty.clone());
+    let mut terms = [terms_of(graph, a, &head), terms_of(graph, b, &head)].concat();
+    if terms.len() > MOST_TERMS {
+        terms = vec![graph.find(a), graph.find(b)];
     }
-    equal
+    terms.sort_unstable();
+    vec![(class, add(graph, head, terms))]
+}
+
+/// What a value adds up, as far as is known: the longest sum that it is, or itself.
+fn terms_of(graph: &Graph, value: Id, head: &Head) -> Vec<Id> {
+    let sums = graph[value].nodes.iter().filter(|term| **graph.analysis.head(term) == *head);
+    let known = sums.map(|sum| {
+        let mut terms: Vec<Id> = sum.children().iter().map(|&child| graph.find(child)).collect();
+        terms.sort_unstable();
+        terms
+    });
+    let longest = known.max_by(|one, other| (one.len(), other).cmp(&(other.len(), one)));
+    longest.unwrap_or_else(|| vec![graph.find(value)])
 }

@@ -19,7 +19,7 @@ use crate::views;
 pub const ITERATIONS: usize = 32;
 
 /// The e-graph may grow to this many times the terms that it starts from: a commuted operator adds one term, a view at
-/// most one per view below it, and sums of many terms stop here (they have exponentially many orders).
+/// most one per view below it, a sum one normal form per iteration in which its terms are found to be equal to others.
 pub const GROWTH: usize = 4;
 
 /// ... but to this many in any case, so that small graphs finish.

@@ -39,8 +39,8 @@ pub enum Head {
         /// Its place among those of the same kind and type, in order of first use.
         number: usize,
     },
-    /// The state of the generator when the block starts.
-    Start,
+    /// The state of the generator when the forward (false) or the backward nodes of the block start: other blocks draw between.
+    Start(bool),
     /// A call; its value if it has one fresh or view result and writes nothing, otherwise a tuple.
     Call(Arc<Operator>),
     /// One result of a call that is a tuple.
@@ -53,6 +53,8 @@ pub enum Head {
     Stale(Arc<Ty>),
     /// A view: elements of its child's storage, `offset` elements after the child's first, at the strides of the type.
     Strided(i64, Arc<Ty>),
+    /// A sum or product of its children in any order, by the name of the operator; children are sorted. Only where bits do not count.
+    Folded(String, Arc<Ty>),
 }
 
 /// What rules look terms up by.
@@ -195,8 +197,9 @@ impl egg::Analysis<Term> for Heads {
             }
             Head::Result(_, ty) => (Some(ty.clone()), of(0).is_some_and(|data| data.argument)),
             Head::Wrote(_, ty) | Head::Stale(ty) => (Some(ty.clone()), true),
+            Head::Folded(_, ty) => (Some(ty.clone()), false),
             Head::Strided(_, ty) => (Some(ty.clone()), of(0).is_some_and(|data| data.argument)),
-            Head::Start | Head::State => (None, false),
+            Head::Start(_) | Head::State => (None, false),
         };
         About { ty, argument }
     }

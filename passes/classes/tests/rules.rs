@@ -2,7 +2,10 @@
 
 mod support;
 
-use rk_classes::{Relation, Scope, StepBuilder, compare, rules};
+use std::sync::Arc;
+
+use rk_classes::{Arg, Call, Node, Operator, Relation, Role, Scope, Source, StepBuilder, Ty, compare, rules};
+use rk_plan::{NodeId, ValueId};
 
 /// Whether two programs are equal, and whether their texts are.
 fn both(one: &str, other: &str, relation: Relation) -> (bool, bool) {
@@ -203,6 +206,43 @@ fn draws_are_never_one_value() {
     );
 }
 
+/// Two draws and their sum, which is a backward node as the second draw may be.
+fn two_draws(builder: &mut StepBuilder, second_is_backward: bool) {
+    let ty = Ty::dense("f32", 4, &[4]);
+    let x = builder.resident(ty.clone(), Source::Input);
+    let mut node = |name: &str, args: Vec<Arg>, inputs: &[ValueId], backward: bool| {
+        let random = name == "bernoulli.p";
+        let results = vec![Arc::new(ty.clone())];
+        let name = format!("aten.{name}");
+        let operator = Operator { name, args, results, random, ..Operator::default() };
+        let calls = vec![Call { operator, operands: (0..inputs.len()).collect() }];
+        let (inputs, yields) = (inputs.to_vec(), vec![inputs.len()]);
+        builder.node(Node { backward, inputs, calls, yields, ..Node::default() }).expect("inputs come first")
+            [0]
+    };
+    let p = vec![Arg::Value, Arg::Float(0.5f64.to_bits())];
+    let one = node("bernoulli.p", p.clone(), &[x], false);
+    let other = node("bernoulli.p", p, &[x], second_is_backward);
+    let sum = node("add.Tensor", vec![Arg::Value, Arg::Value, Arg::Int(1)], &[one, other], true);
+    builder.returned(sum, Role::Output);
+}
+
+#[test]
+fn a_draw_of_the_backward_pass_is_not_one_of_the_forward_pass() {
+    let classes = |second_is_backward: [bool; 2]| {
+        let mut builder = StepBuilder::default();
+        second_is_backward.into_iter().for_each(|backward| two_draws(&mut builder, backward));
+        let group = |first: usize| (first..first + 3).map(NodeId::from_index).collect();
+        let found = compare(&builder.finish(), &[group(0), group(3)], Relation::SameBits, Scope::Block);
+        (found[0].class, found[1].class)
+    };
+    // Between the passes of one block, other blocks draw.
+    let (one, other) = classes([false, true]);
+    assert_ne!(one, other);
+    let (one, other) = classes([true, true]);
+    assert_eq!(one, other);
+}
+
 #[test]
 fn writes_are_followed() {
     let program = |order: &str| {
@@ -243,6 +283,18 @@ fn the_same_cost_is_not_the_same_bits() {
     let right = sums("p = add.Tensor(b, z, 1) f32[4]\n s = add.Tensor(a, p, 1) f32[4]");
     differ(&left, &right);
     assert_eq!(both(&left, &right, Relation::SameCost), (true, false));
+    // A sum of many terms has exponentially many orders.
+    let terms: Vec<String> = (0..40).map(|at| format!("x{at}")).collect();
+    let left: String = (1..40).fold("s0 = neg.default(x0) f32[4]\n".into(), |text, at| {
+        text + &format!("s{at} = add.Tensor(s{}, x{at}, 1) f32[4]\n", at - 1)
+    });
+    let right: String = (1..40).fold("s0 = neg.default(x0) f32[4]\n".into(), |text, at| {
+        text + &format!("s{at} = add.Tensor(x{}, s{}, 1) f32[4]\n", 40 - at, at - 1)
+    });
+    let sum = |text: &str| format!("{}: f32[4]\n {text} return s39", terms.join(", "));
+    assert_eq!(both(&sum(&left), &sum(&right), Relation::SameCost), (true, false));
+    let without = sum(&right).replace("add.Tensor(x7, s32, 1)", "add.Tensor(x6, s32, 1)");
+    assert_eq!(both(&sum(&left), &without, Relation::SameCost), (false, false));
     let scaled = |by| format!("x: f32[4]\n y = mul.Scalar(x, {by}) f32[4]\n return y");
     differ(&scaled("0.5"), &scaled("0.25"));
     assert!(both(&scaled("0.5"), &scaled("0.25"), Relation::SameCost).0);
@@ -255,4 +307,29 @@ fn the_same_cost_is_not_the_same_bits() {
     assert!(!both(copied, plain, Relation::SameCost).0);
     let rows = |size| format!("x: f32[{size}]\n y = neg.default(x) f32[{size}]\n return y");
     assert!(!both(&rows(4), &rows(5), Relation::SameCost).0);
+}
+
+#[test]
+fn what_is_computed_twice_takes_twice_the_time() {
+    let product = |text: &str| format!("x: f32[4]\n {text}\n return y");
+    let once = product("a = exp.default(x) f32[4]\n y = mul.Tensor(a, a) f32[4]");
+    let twice =
+        product("a = exp.default(x) f32[4]\n b = exp.default(x) f32[4]\n y = mul.Tensor(a, b) f32[4]");
+    assert_eq!(both(&once, &twice, Relation::SameBits), (true, false));
+    assert_eq!(both(&once, &twice, Relation::SameCost), (false, false));
+    // a + b is there anyway, or is added up again.
+    let sums =
+        |text: &str| format!("a, b, c: f32[4]\n p = add.Tensor(a, b, 1) f32[4]\n {text}\n return p, s");
+    let shared = sums("s = add.Tensor(p, c, 1) f32[4]");
+    let again = sums("q = add.Tensor(b, c, 1) f32[4]\n s = add.Tensor(a, q, 1) f32[4]");
+    assert_eq!(both(&shared, &again, Relation::SameCost), (false, false));
+    let as_dear = sums("s = add.Tensor(c, p, 1) f32[4]");
+    assert_eq!(both(&shared, &as_dear, Relation::SameCost), (true, false));
+}
+
+#[test]
+fn cat_passes_over_empty_vectors_when_it_counts_dimensions() {
+    let cat =
+        |dim| format!("e: f32[0]\n x, y: f32[2,2]\n c = cat.default([e, x, y], {dim}) f32[2,4]\n return c");
+    differ(&cat(-1), &cat(0));
 }

@@ -39,8 +39,10 @@ const PROOFS: [u32; 5] = [0, 3, 6, 9, 12];
 const LEAST_GAIN: u64 = 10_000;
 /// ... but not before this many were made; each is as long as all before.
 const LEAST_ROUNDS: u32 = 2;
-/// Starts of a search that ends when it stalls.
+/// Starts of a search that ends when it stalls; those of one cost are one plan, or as good as.
 const FEW: usize = 4;
+/// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
+const NEAR: u64 = 1_000;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
 const SMALL: usize = 500;
 /// Moves of an annealing, at most; growing with the rounds.
@@ -130,12 +132,17 @@ fn best_of(plan: &crate::request::Plan) -> Best {
 
 /// Half a percent of the base time between plan and bound, or no plan.
 pub(crate) fn gap_is_large(task: &Task) -> bool {
+    !gap_within(task, 200)
+}
+
+/// Whether there is a plan, at most one part in `parts` of the base time above the bound.
+fn gap_within(task: &Task, parts: u64) -> bool {
     let gap = task.best_cost().map(|cost| cost.saturating_sub(task.bound.0));
-    gap.is_none_or(|gap| gap.saturating_mul(200) > task.base_time)
+    gap.is_some_and(|gap| gap.saturating_mul(parts) <= task.base_time)
 }
 
 /// Whether a look at the cuts of a graph of this size can end in time: one flow in the whole network is not interrupted.
-fn cuts_fit(task: &Task) -> bool {
+pub(crate) fn cuts_fit(task: &Task) -> bool {
     task.clock.left() > CUT_TIME_PER_NODE.saturating_mul(u32::try_from(task.model.len()).unwrap_or(u32::MAX))
 }
 
@@ -264,7 +271,7 @@ fn insist(task: &mut Task) -> Vec<Best> {
 pub(crate) enum Until {
     /// Never: bounds, and rivals of the best plan, for as long as there is time.
     Proved,
-    /// When a round gains next to nothing. No bounds; rivals in small graphs only.
+    /// When a round gains next to nothing and the plan is near the bound. Proofs only where it is far when that happens.
     Stalled,
 }
 
@@ -279,6 +286,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     if until == Until::Stalled {
         starts.sort_by_key(|start| start.cost);
+        starts.dedup_by_key(|start| start.cost);
         starts.truncate(FEW);
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
@@ -302,14 +310,16 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         if task.is_settled() || clock.expired() {
             break;
         }
-        if until == Until::Stalled
+        let costs: Vec<u64> = searches.iter().map(|search| search.best.cost).collect();
+        tracing::debug!(round, ?costs, "searched");
+        let at_rest = until == Until::Stalled
             && round >= LEAST_ROUNDS
-            && gained(task, before) < task.base_time / LEAST_GAIN
-        {
+            && gained(task, before) < task.base_time / LEAST_GAIN;
+        if at_rest && gap_within(task, NEAR) {
             stalled = true;
             break;
         }
-        if until == Until::Proved && PROOFS.contains(&round) {
+        if at_rest || (until == Until::Proved && PROOFS.contains(&round)) {
             for best in proof_starts(task, &model) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
@@ -320,7 +330,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         searches.sort_by_key(|search| search.best.cost);
         searches.truncate(searches.len().div_ceil(2));
         iterations = iterations.saturating_mul(2);
-        if gap_is_large(task) && (until == Until::Proved || model.len() <= SMALL) {
+        if gap_is_large(task) {
             let rivals = rivals(
                 &model,
                 &searches[0].best,

@@ -6,23 +6,24 @@
 //! 2. *Broadcast*: one walk along the chain chooses a way for every block, wherever it stands.
 //! 3. *Judge*: what comes out is a sequence like any other, and [`Task::offer`] believes none of it. The walk counts with a
 //!    little caution, so it is made for a few budgets around the one asked for; what overshoots is repaired.
-//! 4. *Refine*: the local search of [`crate::auto`] from these plans, from a cut at the peak, which sees across blocks, and from coarse
-//!    chains ([`crate::coarse`]), which come back to a block more than once. It ends when as many iterations gain next to nothing
-//!    as had been made before.
+//! 4. *Refine*: the local search of [`crate::auto`] from these plans, from cuts of the whole graph, which see across blocks, and from
+//!    coarse chains ([`crate::coarse`]), which come back to a block more than once. One look at all nodes ranks the cuts and is a bound; the best
+//!    ones are then solved with less and less room. It ends when as many iterations gain next to nothing
+//!    as had been made before, and the plan is at most 0.1 points of overhead above the bound.
 //!
 //! Where fewer than half of the nodes stand in blocks that occur again, there is nothing to broadcast, and the whole graph is
 //! planned as by `auto`.
 //!
-//! Source: Zhao et al., "Rockmate", ICML 2023, for 1 and 2. Not here: bounds; `auto` has them.
+//! Source: Zhao et al., "Rockmate", ICML 2023, for 1 and 2.
 
 use std::collections::BTreeMap;
 
-use rk_plan::{Bytes, NodeId, base_trace, judge};
+use rk_plan::{Bytes, NodeId, Time, base_trace, judge};
 
 use crate::along::Ways;
-use crate::auto::{Until, first_attempt, portfolio, replayed, search};
+use crate::auto::{Until, cuts_fit, first_attempt, portfolio, replayed, search};
 use crate::blocks::{Block, chain, signature};
-use crate::bounds::held_set;
+use crate::bounds::{held_set, order_free_below};
 use crate::coarse::coarse_starts;
 use crate::cut::Cutter;
 use crate::greedy::greedy;
@@ -34,8 +35,12 @@ use crate::task::Task;
 
 /// Budgets of the walk, in per mille of the one that would fill the memory. What a plan overshoots is repaired.
 const BUDGETS: [u64; 4] = [1000, 985, 1015, 1030];
-/// Budgets of the cuts at the peak, in per mille of the one asked for: what a cut overlooks needs some room.
-const ROOMS: [u64; 3] = [1000, 990, 970];
+/// Budgets of the cuts, in per mille of the one asked for: what a cut overlooks needs some room.
+const ROOMS: [u64; 4] = [1000, 990, 970, 930];
+/// Nodes that are cut at: where the given order needs most, and those whose bound is best.
+const CUTS: usize = 3;
+/// The part of the time left in which all nodes are looked at.
+const SCAN: f64 = 0.4;
 /// Subproblems per cut.
 const SUBPROBLEMS: u64 = 1_000;
 
@@ -49,7 +54,7 @@ pub(crate) fn classes(task: &mut Task) {
     }
     first_attempt(task);
     let mut starts = broadcast(task, &chain);
-    starts.extend(peak_cuts(task));
+    starts.extend(cuts(task));
     starts.extend(coarse_starts(task));
     search(task, starts, Until::Stalled);
 }
@@ -92,21 +97,33 @@ fn broadcast(task: &mut Task, chain: &[Block]) -> Vec<Best> {
     starts
 }
 
-/// Plans that hold what is best held at the node where the given order needs most: unlike ways, which end with their block.
-fn peak_cuts(task: &mut Task) -> Vec<Best> {
+/// Plans that hold what is best held while a node runs: unlike ways, which end with their block. Raises the bound.
+fn cuts(task: &mut Task) -> Vec<Best> {
     let (graph, clock) = (task.request.graph, task.clock);
-    let peak = NodeId::from_index(base_trace(graph).peak_step);
+    if !cuts_fit(task) {
+        return Vec::new();
+    }
+    let (budget, known) = (task.request.budget, task.best_cost().map(Time));
+    let bound = order_free_below(graph, budget, known, clock.left().mul_f64(SCAN));
+    if bound.is_infeasible() {
+        task.prove_infeasible(bound.node);
+        return Vec::new();
+    }
+    task.raise_bound(bound.time);
+    let mut starts: Vec<Best> = bound.starts.iter().filter_map(|set| replayed(task, set)).collect();
+    let mut nodes: Vec<NodeId> = bound.starts.iter().map(|set| set.at).collect();
+    nodes.insert(0, NodeId::from_index(base_trace(graph).peak_step));
+    nodes.truncate(CUTS);
     let mut cutter = Cutter::new(graph);
-    let mut starts = Vec::new();
-    for share in ROOMS {
-        let cut = cutter.cut(peak, Bytes(task.request.budget.0 / 1000 * share));
-        if clock.expired() || cut.is_trivial() {
+    for (&node, share) in nodes.iter().flat_map(|node| ROOMS.map(|share| (node, share))) {
+        let cut = cutter.cut(node, Bytes(budget.0 / 1000 * share));
+        if clock.expired() || task.is_settled() || cut.is_trivial() {
             break;
         }
         let limits = Limits { nodes: SUBPROBLEMS, deadline: clock.deadline(), ..Limits::NONE };
         let Some(best) = solve(&cut, limits).best else { continue };
         starts.extend(replayed(task, &held_set(graph, &cut, &best)));
     }
-    tracing::info!(milliseconds = clock.elapsed().as_millis() as u64, "cuts at the peak");
+    tracing::info!(milliseconds = clock.elapsed().as_millis() as u64, "cuts");
     starts
 }
