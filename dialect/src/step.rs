@@ -54,12 +54,12 @@ impl<'c> StepOp<'c> {
 
     /// An attribute of an argument, such as `rk.role`.
     pub fn argument_attr(self, index: usize, name: &str) -> Option<Attr<'c>> {
-        self.0.get("arg_attrs")?.as_array()?.get(index)?.entry(name)
+        self.0.get("arg_attrs")?.array_element(index)?.entry(name)
     }
 
     /// An attribute of a result, such as `rk.role`.
     pub fn result_attr(self, index: usize, name: &str) -> Option<Attr<'c>> {
-        self.0.get("res_attrs")?.as_array()?.get(index)?.entry(name)
+        self.0.get("res_attrs")?.array_element(index)?.entry(name)
     }
 
     /// The role of an argument: `input`, `parameter` or `buffer`.

@@ -169,6 +169,15 @@ impl<'c> Attr<'c> {
         }
     }
 
+    /// One element of an array attribute. Reading one from [`Attr::as_array`] takes time in proportion to all.
+    pub fn array_element(self, index: usize) -> Option<Self> {
+        let index = isize::try_from(index).ok()?;
+        unsafe {
+            let inside = mlirAttributeIsAArray(self.raw) && index < mlirArrayAttrGetNumElements(self.raw);
+            inside.then(|| Self::from_raw(mlirArrayAttrGetElement(self.raw, index)))
+        }
+    }
+
     /// The elements of `array<i64: ...>`.
     pub fn as_i64s(self) -> Option<Vec<i64>> {
         unsafe {

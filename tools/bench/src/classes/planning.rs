@@ -107,6 +107,9 @@ fn imported(model: &str, budget: &str, solver: Solver, options: &Options) -> Res
         let Some(seconds) = number(line, "milliseconds").map(|milliseconds| milliseconds / 1e3) else {
             continue;
         };
+        if seconds < end {
+            break; // the clock of another search
+        }
         end = seconds;
         if let (true, Some(time), Some(base)) =
             (line.contains("better plan"), number(line, "time"), number(line, "base"))
