@@ -17,6 +17,7 @@
 mod compile;
 mod errors;
 mod online;
+mod online_growth;
 mod online_values;
 mod plan;
 

@@ -20,6 +20,7 @@ use rk_dtr::{
 };
 use rk_plan::Budget;
 
+use crate::online_growth::{Growth, find_growth, grow};
 use crate::online_values::{Log, Values, put};
 
 create_exception!(
@@ -71,15 +72,9 @@ pub struct OnlineRuntime {
     /// The share of the time since `started` that recomputation may take; more is thrashing.
     patience: f64,
     started: Instant,
-    /// Numbers of calls by how they are spelled, if segments are looked for.
-    spellings: Option<HashMap<String, u64>>,
-    spelled: u64,
     /// The number of the call that is recorded next.
     next: Option<u64>,
 }
-
-/// More spellings than this are begun anew; numbers are not given twice.
-const SPELLINGS: usize = 1 << 16;
 
 fn ids(tensors: &[u32]) -> Vec<TensorId> {
     tensors.iter().map(|&t| TensorId::new(t)).collect()
@@ -138,8 +133,6 @@ impl OnlineRuntime {
             recorded: 0,
             patience,
             started: Instant::now(),
-            spellings: segments.then(HashMap::new),
-            spelled: 0,
             next: None,
         })
     }
@@ -201,7 +194,7 @@ impl OnlineRuntime {
         for (offset, value) in values.into_iter().enumerate() {
             put(&mut world.values, first + offset, value);
         }
-        if self.spellings.is_some() {
+        if self.core.segments().is_some() {
             // Views that move over to an overwritten storage are spelled by nobody.
             let number = self.next.take().unwrap_or(0);
             self.core.observe(call, number);
@@ -218,16 +211,35 @@ impl OnlineRuntime {
         self.is_thrashing().map_or(Ok(handles), |message| Err(PyRuntimeError::new_err(message)))
     }
 
-    /// How the call that is recorded next is spelled: equal for equal operators, constants, shapes and strides.
-    fn spell(&mut self, text: String) {
-        let Some(known) = &mut self.spellings else { return };
-        if known.len() > SPELLINGS {
-            known.clear();
-        }
-        self.next = Some(*known.entry(text).or_insert_with(|| {
-            self.spelled += 1;
-            self.spelled
-        }));
+    /// Whether a write to a tensor, by an operator that reads `args`, can become part of the call that made the tensor's
+    /// storage, and what of.
+    fn extendable(&mut self, py: Python<'_>, tensor: u32, args: Vec<u32>) -> PyResult<Option<Growth>> {
+        self.drain()?;
+        Ok(find_growth(py, &self.core, TensorId::new(tensor), &ids(&args)))
+    }
+
+    /// The write has run: `callable` is that of the whole call from now on. Ends [`Self::begin`].
+    fn extend(
+        &mut self,
+        py: Python<'_>,
+        tensor: u32,
+        joined: Vec<u32>,
+        callable: Py<PyAny>,
+        nanos: u64,
+        args: Vec<u32>,
+    ) {
+        let (start, running) = (Instant::now(), self.core.world().running);
+        let args = ids(&args);
+        let joined: Vec<CallId> = joined.into_iter().map(CallId::new).collect();
+        grow(py, &mut self.core, TensorId::new(tensor), &joined, callable, Nanos(nanos), &args);
+        self.core.let_go(&args);
+        self.recorded += 1;
+        self.count(start, running);
+    }
+
+    /// The number of the call that is recorded next: equal for equal operators, constants, shapes and strides.
+    fn spell(&mut self, number: u64) {
+        self.next = Some(number);
     }
 
     /// Ends [`Self::begin`] for an operator that failed, or made nothing to manage.
@@ -266,7 +278,8 @@ impl OnlineRuntime {
     /// Whether a call that may run again reads the tensor made outside whose torch storage has this address.
     fn constant_is_read(&mut self, key: u64) -> PyResult<bool> {
         self.drain()?;
-        Ok(self.core.world().constants.get(&key).is_some_and(|&t| self.core.is_read(t)))
+        let constant = self.core.world().constants.get(&key).copied();
+        Ok(constant.is_some_and(|constant| self.core.is_read(constant)))
     }
 
     /// The constant was overwritten: calls that read it are given a copy of its old value, which counts from now on.

@@ -13,7 +13,7 @@ use std::time::Instant;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
-use rk_dtr::{CallId, LogWriter, Nanos, Run, StorageId, TensorId, World};
+use rk_dtr::{CallId, LogWriter, Nanos, Output, Run, StorageId, TensorId, World};
 
 /// What Python knows of tensors and calls, by their ids.
 #[derive(Debug, Default)]
@@ -57,6 +57,14 @@ impl Log {
         self.names.get(tensor.index()).cloned().flatten().unwrap_or_default()
     }
 
+    /// A call whose result lies where its first argument does and is dropped at once.
+    pub fn passing(&mut self, operator: &str, took: Nanos, args: &[String]) -> io::Result<()> {
+        self.named += 1;
+        let name = format!("t{}", self.named);
+        self.writer.call(operator, took, args, &[(name.clone(), Output::View(0))])?;
+        self.writer.release(&name)
+    }
+
     pub fn note(&mut self, result: io::Result<()>) {
         if let (Err(error), None) = (result, &self.failed) {
             self.failed = Some(error);
@@ -88,7 +96,9 @@ impl World for Values {
             let call = call.ok_or_else(|| PyRuntimeError::new_err("a call without an operator"))?;
             let outputs = call.bind(py).call1((args,))?;
             for (offset, output) in outputs.try_iter()?.enumerate() {
-                let slot = &mut self.values[run.first_output.index() + offset];
+                let joined = offset.checked_sub(run.outputs).and_then(|place| run.joined.get(place));
+                let index = joined.map_or(run.first_output.index() + offset, |tensor| tensor.index());
+                let slot = &mut self.values[index];
                 // What is in memory already stays: others may share its buffer.
                 let output = output?.unbind();
                 slot.get_or_insert(output);
@@ -106,17 +116,16 @@ impl World for Values {
         }
     }
 
-    fn forget(&mut self, call: CallId, first: TensorId, outputs: usize) {
+    fn forget(&mut self, call: CallId, outputs: impl Iterator<Item = TensorId>) {
         if let Some(call) = self.calls.get_mut(call.index()) {
             *call = None;
         }
-        for tensor in first.index()..first.index() + outputs {
-            self.values[tensor] = None;
-            let id = TensorId::new(tensor as u32);
-            if let Some(key) = self.keys.remove(&id) {
+        for tensor in outputs {
+            self.values[tensor.index()] = None;
+            if let Some(key) = self.keys.remove(&tensor) {
                 self.constants.remove(&key);
                 if let Some(log) = &mut self.log {
-                    log.release(id);
+                    log.release(tensor);
                 }
             }
         }

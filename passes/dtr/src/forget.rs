@@ -8,6 +8,7 @@
 
 use crate::tables::{NIL, Tables};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Free runs of rows, by their length.
 #[derive(Debug, Default)]
@@ -43,7 +44,7 @@ impl Tables {
 
     /// Whether nobody can ask for any output of this call any more.
     pub fn is_call_dead(&self, call: u32) -> bool {
-        self.calls[call as usize].outputs.clone().all(|o| self.is_dead(o))
+        self.calls[call as usize].outputs.iter().all(|o| self.is_dead(o))
     }
 
     /// Whether this call will never run again: its outputs are dead, or in memory for ever.
@@ -52,7 +53,7 @@ impl Tables {
             let tensor = &self.tensors[o as usize];
             tensor.defined && self.settled[tensor.storage as usize]
         };
-        self.calls[call as usize].outputs.clone().all(|o| in_memory(o) || self.is_dead(o))
+        self.calls[call as usize].outputs.iter().all(|o| in_memory(o) || self.is_dead(o))
     }
 
     /// A call that will never run again lets go of its arguments; those that die by it are added to `dead`.
@@ -65,6 +66,11 @@ impl Tables {
                 dead.push(arg.0);
             }
         }
+        self.free_args(args);
+    }
+
+    /// Gives rows of arguments to others.
+    pub fn free_args(&mut self, args: Range<u32>) {
         if !args.is_empty() {
             self.free.args.give(args.start, args.len());
         }
@@ -107,7 +113,8 @@ impl Tables {
     /// Gives the ids of a dead call and its outputs to others.
     pub fn free_call(&mut self, call: u32) {
         let outputs = self.calls[call as usize].outputs.clone();
-        self.free.tensors.give(outputs.start, outputs.len());
+        self.free.tensors.give(outputs.own.start, outputs.own.len());
+        outputs.joined.into_iter().for_each(|tensor| self.free.tensors.give(tensor, 1));
         self.free.calls.push(call);
     }
 

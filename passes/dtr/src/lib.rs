@@ -31,9 +31,11 @@
 mod banish;
 mod blocks;
 mod components;
+mod extend;
 mod forget;
 mod heuristic;
 mod hybrid;
+mod keep;
 mod line;
 mod log;
 mod online;

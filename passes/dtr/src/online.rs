@@ -76,7 +76,7 @@ impl<W: World> Runtime<W> {
         let total = self.tables.calls[call.index()].total;
         let outputs = self.tables.calls[call.index()].outputs.clone();
         self.account(took, total, false);
-        self.define_outputs(call.0, outputs.start);
+        self.define_outputs(call.0, outputs.own.start);
         for output in outputs {
             self.touch(self.tables.tensors[output as usize].storage);
         }
@@ -143,27 +143,7 @@ impl<W: World> Runtime<W> {
         Ok(())
     }
 
-    /// Settles the new storages of the call that was recorded last, if all that is settled keeps within this many bytes
-    /// then; says whether. What a backward pass makes is best kept so: it is wanted soon or not at all, and its past is the whole
-    /// pass, which would live as long as it, and count as the neighbour of everything.
-    pub fn settle_outputs(&mut self, call: CallId, limit: Bytes) -> bool {
-        let outputs = self.tables.calls[call.index()].outputs.clone();
-        if self.settled + self.tables.calls[call.index()].total > limit.0 {
-            return false;
-        }
-        for output in outputs {
-            let storage = self.tables.tensors[output as usize].storage;
-            // Not what it is a view of.
-            if self.tables.first_tensor[storage as usize] == output {
-                self.pin_for_ever(TensorId(output));
-            }
-        }
-        self.cut_if_spent(call.0);
-        self.collect();
-        true
-    }
-
-    fn pin_for_ever(&mut self, tensor: TensorId) {
+    pub(crate) fn pin_for_ever(&mut self, tensor: TensorId) {
         let storage = self.tables.storage_of(tensor).0;
         if !self.tables.pinned[storage as usize] {
             self.lock(storage);
@@ -215,7 +195,8 @@ impl<W: World> Runtime<W> {
 
     /// Tensors to which the program holds references and that are not settled, one for each storage, with the size of
     /// all those storages: what settling everything that outlives a step would keep.
-    pub fn unsettled(&self) -> (Vec<TensorId>, Bytes) {
+    pub fn unsettled(&mut self) -> (Vec<TensorId>, Bytes) {
+        self.let_go_of_all_past();
         let tables = &self.tables;
         let (mut tensors, mut bytes) = (Vec::new(), 0);
         for s in 0..tables.storages() {
@@ -244,8 +225,9 @@ impl<W: World> Runtime<W> {
     }
 
     /// Whether calls that may run again read the tensor's storage, as it is now or through views.
-    pub fn is_read(&self, tensor: TensorId) -> bool {
+    pub fn is_read(&mut self, tensor: TensorId) -> bool {
         let storage = self.tables.storage_of(tensor).0;
+        self.let_go_of_past(storage);
         self.tables.tensors_of(storage).any(|t| self.tables.reads[t as usize] > 0)
     }
 
@@ -258,7 +240,7 @@ impl<W: World> Runtime<W> {
 
     /// The first output of a call; the others follow.
     pub fn first_output(&self, call: CallId) -> TensorId {
-        TensorId(self.tables.calls[call.index()].outputs.start)
+        TensorId(self.tables.calls[call.index()].outputs.own.start)
     }
 
     /// The call that made a tensor.
@@ -306,10 +288,10 @@ impl<W: World> Runtime<W> {
         }
         self.tables.calls[call as usize].cost -= less;
         let outputs = self.tables.calls[call as usize].outputs.clone();
-        for output in outputs.clone() {
+        for (place, output) in outputs.iter().enumerate() {
             let storage = self.tables.tensors[output as usize].storage;
             // A call counts once in each storage, however many views it made of it.
-            if (outputs.start..output).all(|o| self.tables.tensors[o as usize].storage != storage) {
+            if outputs.iter().take(place).all(|o| self.tables.tensors[o as usize].storage != storage) {
                 let compute = &mut self.tables.compute[storage as usize];
                 *compute = compute.saturating_sub(less);
                 let floor = self.search.floor(&self.tables, storage);
@@ -322,22 +304,24 @@ impl<W: World> Runtime<W> {
 
     /// One reference less, by the program or by a hold.
     pub(crate) fn drop_reference(&mut self, tensor: TensorId) {
-        let refs = &mut self.tables.refs[tensor.index()];
-        *refs = refs.saturating_sub(1);
+        let refs = self.tables.refs[tensor.index()].saturating_sub(1);
+        self.tables.refs[tensor.index()] = refs;
         if self.options.online.forget && self.tables.is_dead(tensor.0) {
             self.dead.push(tensor.0);
             self.collect();
+        } else if refs == 0 && !self.kept.is_empty() {
+            self.let_go_of_past(self.tables.storage_of(tensor).0);
         }
     }
 
-    fn cut_if_spent(&mut self, call: u32) {
+    pub(crate) fn cut_if_spent(&mut self, call: u32) {
         if self.options.online.forget && self.tables.is_spent(call) {
             self.tables.cut(call, &mut self.dead);
         }
     }
 
     /// Forgets what is dead, and what dies by that.
-    fn collect(&mut self) {
+    pub(crate) fn collect(&mut self) {
         while let Some(tensor) = self.dead.pop() {
             let call = self.tables.tensors[tensor as usize].call;
             if self.tables.is_call_dead(call) {
@@ -364,8 +348,8 @@ impl<W: World> Runtime<W> {
         self.tables.cut(call, &mut self.dead);
         let outputs = self.tables.calls[call as usize].outputs.clone();
         // Its own outputs may wait in the list, too.
-        self.dead.retain(|t| !outputs.contains(t));
-        for output in outputs.clone() {
+        self.dead.retain(|&t| outputs.place(t).is_none());
+        for output in outputs.iter() {
             let storage = self.tables.tensors[output as usize].storage;
             let s = storage as usize;
             let last = self.tables.first_tensor[s] == output && self.tables.last_tensor[s] == output;
@@ -386,10 +370,12 @@ impl<W: World> Runtime<W> {
             }
         }
         self.overwritten.remove(&call);
+        self.heirs.retain(|&heir| heir != call);
+        self.kept.retain(|&kept| kept != call);
         if let Some(segments) = &mut self.segments {
             segments.forgotten_call(call);
         }
-        self.world.forget(CallId(call), TensorId(outputs.start), outputs.len());
+        self.world.forget(CallId(call), outputs.into_iter().map(TensorId));
         self.tables.free_call(call);
     }
 }

@@ -56,6 +56,10 @@ pub struct Runtime<W> {
     defined: Vec<u32>,
     /// By call: arguments that it overwrote. Only looked up.
     pub(crate) overwritten: HashMap<u32, Vec<TensorId>>,
+    /// Calls that are to be settled when there is room.
+    pub(crate) heirs: Vec<u32>,
+    /// Settled calls that have not let go of their past.
+    pub(crate) kept: Vec<u32>,
     /// Scratch of forgetting.
     pub(crate) dead: Vec<u32>,
     /// Bytes of settled storages.
@@ -89,6 +93,8 @@ impl<W: World> Runtime<W> {
             arrived: Vec::new(),
             defined: Vec::new(),
             overwritten: HashMap::new(),
+            heirs: Vec::new(),
+            kept: Vec::new(),
             dead: Vec::new(),
             settled: 0,
         }
@@ -146,7 +152,7 @@ impl<W: World> Runtime<W> {
             let args = self.tables.args(call.0).to_vec();
             self.replay_for(&args)?;
         }
-        self.materialize(outputs.start, false)?;
+        self.materialize(outputs.own.start, false)?;
         for output in outputs {
             self.touch(self.tables.tensors[output as usize].storage);
         }
@@ -279,13 +285,15 @@ impl<W: World> Runtime<W> {
     fn run(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
         let call = self.tables.tensors[target as usize].call;
         let total = self.tables.calls[call as usize].total;
-        self.make_room(Bytes(total))?;
+        self.make_room_beyond(Bytes(total), Bytes(self.largest_part(call)))?;
         let outputs = self.tables.calls[call as usize].outputs.clone();
+        let joined: Vec<TensorId> = outputs.joined.iter().copied().map(TensorId).collect();
         let took = self.world.run(&Run {
             call: CallId(call),
             args: self.tables.args(call),
-            first_output: TensorId(outputs.start),
-            outputs: outputs.len(),
+            first_output: TensorId(outputs.own.start),
+            outputs: outputs.own.len(),
+            joined: &joined,
             again,
             expected: Nanos(self.tables.calls[call as usize].cost),
         });
@@ -329,14 +337,19 @@ impl<W: World> Runtime<W> {
     /// # Errors
     /// [`Stop::OutOfMemory`], if nothing is left to evict; see [`crate::Online::overshoot`].
     pub fn make_room(&mut self, wanted: Bytes) -> Result<(), Stop<W::Error>> {
+        self.make_room_beyond(wanted, wanted)
+    }
+
+    /// The same, where only so much of what is wanted may pass the budget.
+    fn make_room_beyond(&mut self, wanted: Bytes, beyond: Bytes) -> Result<(), Stop<W::Error>> {
         let budget = self.options.budget;
         while self.counters.memory.0 + wanted.0 > budget.0 {
             if !self.evict_one() {
                 let in_use = self.counters.memory;
-                if self.options.online.overshoot && in_use <= budget {
+                if self.options.online.overshoot && in_use.0 + wanted.0 - beyond.0 <= budget.0 {
                     return Ok(());
                 }
-                if self.options.online.overshoot && self.take_from_waiting() {
+                if self.options.online.overshoot && (self.give_up_kept() || self.take_from_waiting()) {
                     continue;
                 }
                 let locked = Box::new(self.locked());
@@ -364,7 +377,7 @@ impl<W: World> Runtime<W> {
         self.defined.clear();
         let outputs = self.tables.calls[call as usize].outputs.clone();
         // Siblings first, in the order of the outputs; the one that was asked for last.
-        for output in outputs.filter(|&o| o != target).chain([target]) {
+        for output in outputs.into_iter().filter(|&o| o != target).chain([target]) {
             let tensor = &mut self.tables.tensors[output as usize];
             if tensor.defined {
                 self.counters.memory.0 -= tensor.size;

@@ -92,6 +92,12 @@ impl Search {
             }
     }
 
+    /// Whether edges that come or go behind its back would be missed: records of neighbourhoods, which nobody but the
+    /// simulator has.
+    pub fn follows_edges(&self) -> bool {
+        matches!(self.memory, Memory::Regions(_))
+    }
+
     /// Takes note of a call that will be linked next; see [`Regions::before_link`].
     pub fn before_link(&mut self, tables: &Tables, args: &[TensorId], outputs: &[Output]) {
         if let Memory::Regions(regions) = &mut self.memory {

@@ -73,7 +73,6 @@ pub(crate) struct Group {
 /// What is kept of a call until its segment is complete: by then it may be forgotten, and its ids given to others.
 #[derive(Debug)]
 struct Recent {
-    call: u32,
     cost: u64,
     /// Storages that it made, with their sizes.
     fresh: Vec<(u32, u64)>,
@@ -91,6 +90,8 @@ pub(crate) struct Segments {
     recent: VecDeque<Recent>,
     first: u64,
     next: u64,
+    /// Per storage the place of the call that made it.
+    made_at: Vec<u64>,
     /// Per storage its instance.
     owner: Vec<u32>,
     instances: Vec<Option<Instance>>,
@@ -122,9 +123,10 @@ impl Segments {
             let maker = tables.tensors[tensor.index()].call;
             let bytes = tables.size[tables.storage_of(tensor).index()];
             let source = match self.place.get(maker as usize) {
-                Some(&place) if place != NOWHERE => {
-                    Source::Call(place, tensor.0 - tables.calls[maker as usize].outputs.start)
-                }
+                Some(&place) if place != NOWHERE => Source::Call(
+                    place,
+                    tables.calls[maker as usize].outputs.place(tensor.0).unwrap_or(0) as u32,
+                ),
                 _ => Source::Outside(tensor.0),
             };
             Operand { source, bytes }
@@ -133,7 +135,11 @@ impl Segments {
         let outputs: Vec<Output> = outputs_of(tables, call.0);
         set(&mut self.place, call.index(), NOWHERE, self.next);
         self.next += 1;
-        self.recent.push_back(recent_of(tables, call.0));
+        let recent = recent_of(tables, call.0);
+        for &(storage, _) in &recent.fresh {
+            set(&mut self.made_at, storage as usize, NOWHERE, self.next - 1);
+        }
+        self.recent.push_back(recent);
         self.counters.calls += 1;
         let mut grouped = Vec::new();
         for found in self.recognizer.push(operator, operands, &outputs) {
@@ -155,8 +161,8 @@ impl Segments {
         let mut local: HashMap<u32, u32> = HashMap::new();
         for (recent, place) in self.recent.range(from..from + found.calls).zip(found.start..) {
             let reads = places(&local, &recent.reads);
-            let known = self.place[recent.call as usize] == place;
             for &(storage, bytes) in &recent.fresh {
+                let known = self.made_at[storage as usize] == place;
                 local.insert(storage, storages.len() as u32);
                 block.sizes.push(bytes);
                 storages.push(if known { storage } else { NONE });
@@ -212,6 +218,7 @@ impl Segments {
 
     /// A storage was forgotten.
     pub fn forgotten(&mut self, storage: u32) {
+        set(&mut self.made_at, storage as usize, NOWHERE, NOWHERE);
         let owner = self.owner_of(storage);
         if owner == NONE {
             return;
@@ -230,6 +237,25 @@ impl Segments {
                 self.free.push(owner);
             }
         }
+    }
+
+    /// Calls became part of another, whose outputs, arguments and time have changed.
+    pub fn extended(&mut self, tables: &Tables, call: u32, joined: &[CallId]) {
+        for &joined in joined {
+            if let Some(recent) = self.recent_mut(joined.0) {
+                recent.cost = 0;
+            }
+            self.forgotten_call(joined.0);
+        }
+        let Recent { cost, reads, makes, .. } = recent_of(tables, call);
+        if let Some(recent) = self.recent_mut(call) {
+            (recent.cost, recent.reads, recent.makes) = (cost, reads, makes);
+        }
+    }
+
+    fn recent_mut(&mut self, call: u32) -> Option<&mut Recent> {
+        let place = self.place.get(call as usize)?.checked_sub(self.first)?;
+        self.recent.get_mut(usize::try_from(place).ok()?)
     }
 
     /// A call was forgotten.
@@ -342,14 +368,6 @@ impl Segments {
     }
 }
 
-fn fresh_of(tables: &Tables, call: u32) -> impl Iterator<Item = u32> + '_ {
-    let outputs = tables.calls[call as usize].outputs.clone();
-    outputs.filter_map(|o| {
-        let storage = tables.tensors[o as usize].storage;
-        (tables.first_tensor[storage as usize] == o).then_some(storage)
-    })
-}
-
 fn outputs_of(tables: &Tables, call: u32) -> Vec<Output> {
     let storage = |t: u32| tables.tensors[t as usize].storage;
     let args = tables.args(call);
@@ -360,17 +378,16 @@ fn outputs_of(tables: &Tables, call: u32) -> Vec<Output> {
             None => Output::Fresh(crate::units::Bytes(tables.tensors[o as usize].size)),
         }
     };
-    tables.calls[call as usize].outputs.clone().map(output).collect()
+    tables.calls[call as usize].outputs.iter().map(output).collect()
 }
 
 fn recent_of(tables: &Tables, call: u32) -> Recent {
     let storage = |tensor: u32| tables.tensors[tensor as usize].storage;
     Recent {
-        call,
         cost: tables.calls[call as usize].cost,
-        fresh: fresh_of(tables, call).map(|s| (s, tables.size[s as usize])).collect(),
+        fresh: tables.fresh_of(call).map(|s| (s, tables.size[s as usize])).collect(),
         reads: tables.args(call).iter().map(|a| storage(a.0)).collect(),
-        makes: tables.calls[call as usize].outputs.clone().map(storage).collect(),
+        makes: tables.calls[call as usize].outputs.iter().map(storage).collect(),
     }
 }
 

@@ -9,7 +9,9 @@
 use crate::forget::Free;
 use crate::regions::News;
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
+use std::iter::Chain;
 use std::ops::Range;
+use std::vec;
 
 /// Where a result of a call lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +28,47 @@ pub(crate) const NEVER: u64 = 0;
 /// Ends a list of tensors.
 pub(crate) const NIL: u32 = u32::MAX;
 
+/// The outputs of a call: consecutive tensors, then those of calls that became part of it (see `extend`).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outputs {
+    pub own: Range<u32>,
+    pub joined: Vec<u32>,
+}
+
+impl Outputs {
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.own.clone().chain(self.joined.iter().copied())
+    }
+
+    pub fn len(&self) -> usize {
+        self.own.len() + self.joined.len()
+    }
+
+    /// Where a tensor stands among them.
+    pub fn place(&self, tensor: u32) -> Option<usize> {
+        self.iter().position(|o| o == tensor)
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = u32;
+    type IntoIter = Chain<Range<u32>, vec::IntoIter<u32>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.own.chain(self.joined)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub cost: u64,
     pub args: Range<u32>,
-    pub outputs: Range<u32>,
+    pub outputs: Outputs,
     /// Sizes of all outputs together; a view counts 0.
     pub total: u64,
+    /// When it was linked, and when it was linked or extended last, counted in calls.
+    pub born: u64,
+    pub changed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +89,8 @@ pub(crate) struct Tables {
     /// What the forgotten have left.
     pub free: Free,
     pub calls: Vec<Call>,
+    /// How many calls were linked or extended.
+    pub linked: u64,
     pub tensors: Vec<Tensor>,
     pub args: Vec<TensorId>,
     /// Per tensor: references held by the program, and by those who hold it for a moment.
@@ -138,13 +176,16 @@ impl Tables {
             let size = if let Output::Fresh(size) = output { size.0 } else { 0 };
             self.add_tensor(first_output + place as u32, storage, call, size);
         }
-        let outputs = first_output..first_output + outputs.len() as u32;
-        put(&mut self.calls, call, Call { cost: cost.0, args: args_at, outputs, total });
+        let own = first_output..first_output + outputs.len() as u32;
+        let outputs = Outputs { own, joined: Vec::new() };
+        self.linked += 1;
+        let (born, changed) = (self.linked, self.linked);
+        put(&mut self.calls, call, Call { cost: cost.0, args: args_at, outputs, total, born, changed });
         self.add_edges(call);
         CallId(call)
     }
 
-    fn place_args(&mut self, args: &[TensorId]) -> Range<u32> {
+    pub fn place_args(&mut self, args: &[TensorId]) -> Range<u32> {
         for arg in args {
             self.reads[arg.index()] += 1;
         }
@@ -204,7 +245,7 @@ impl Tables {
 
     fn add_edges(&mut self, call: u32) {
         let Call { args, outputs, .. } = self.calls[call as usize].clone();
-        for o in outputs.clone() {
+        for o in outputs.iter() {
             let below = self.tensors[o as usize].storage;
             self.edges_above[below as usize] += args.len() as u64;
             for a in args.clone() {

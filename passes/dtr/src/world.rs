@@ -22,6 +22,8 @@ pub struct Run<'a> {
     pub first_output: TensorId,
     /// How many outputs there are. Those that have a value already are computed twice: the second copy is dropped.
     pub outputs: usize,
+    /// Those that came later, see [`crate::Runtime::extend`].
+    pub joined: &'a [TensorId],
     /// Whether this is a recomputation.
     pub again: bool,
     /// The time known for the call.
@@ -42,10 +44,10 @@ pub trait World {
     /// Frees a storage with all its views.
     fn evict(&mut self, storage: StorageId, tensors: impl Iterator<Item = TensorId>);
 
-    /// Nobody will ask for the call again, nor for its outputs, `outputs` tensors from `first_output` on: their ids
-    /// may be given to others. Called by runtimes that forget (see [`Online::forget`]), after the values are gone.
-    fn forget(&mut self, call: CallId, first_output: TensorId, outputs: usize) {
-        let _ = (call, first_output, outputs);
+    /// Nobody will ask for the call again, nor for its outputs: their ids may be given to others. Called by runtimes that
+    /// forget (see [`Online::forget`]), after the values are gone.
+    fn forget(&mut self, call: CallId, outputs: impl Iterator<Item = TensorId>) {
+        let _ = (call, outputs);
     }
 }
 

@@ -30,6 +30,7 @@ impl World for Checked {
             return Err("the device is gone".to_owned());
         }
         self.store(run.first_output, run.outputs);
+        run.joined.iter().for_each(|&t| self.store(t, 1));
         self.runs += 1;
         Ok(run.expected)
     }
@@ -38,8 +39,8 @@ impl World for Checked {
         tensors.for_each(|t| self.values[t.index()] = false);
     }
 
-    fn forget(&mut self, _: CallId, first: TensorId, outputs: usize) {
-        self.values[first.index()..first.index() + outputs].fill(false);
+    fn forget(&mut self, _: CallId, outputs: impl Iterator<Item = TensorId>) {
+        outputs.for_each(|t| self.values[t.index()] = false);
         self.forgotten += 1;
     }
 }

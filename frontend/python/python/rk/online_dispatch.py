@@ -37,7 +37,8 @@ from rk.online_replay import (
     reshaped,
     scan,
 )
-from rk.online_segments import spelling
+from rk.online_segments import Spellings
+from rk.online_sequence import grown
 
 __all__ = ["Managed", "OutOfMemoryError", "Runtime"]
 
@@ -140,8 +141,16 @@ class Managed(Tensor):
         return self._ordinary("__reduce_ex__", protocol)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        """An ordinary tensor with the same value."""
-        return self.plain()
+        """An ordinary tensor with the same value, and a parameter if this is one."""
+        if not self.is_leaf:
+            raise RuntimeError("Only leaf tensors can be copied deeply: detach it, or decheckpoint it.")
+        value = self.plain()
+        if isinstance(self, torch.nn.Parameter):
+            value = torch.nn.Parameter(value, self.requires_grad)
+        else:
+            value.requires_grad_(self.requires_grad)
+        memo[id(self)] = value
+        return value
 
     def is_checkpoint(self) -> bool:
         """Whether a budget manages this tensor."""
@@ -163,10 +172,8 @@ class Runtime:
         segments: bool = False,
     ) -> None:
         """As :class:`rk.memory_budget` says."""
-        self.core = OnlineRuntime(
-            budget, heuristic, seed=seed, patience=patience, log=log, segments=segments
-        )
-        self.segments = segments
+        self.core = OnlineRuntime(budget, heuristic, seed=seed, patience=patience, log=log, segments=segments)
+        self.spellings = Spellings() if segments else None
         # Whether tensors made outside count.
         self.total = total
         self.peeking = False
@@ -264,7 +271,10 @@ class Runtime:
                 tensor = tensor.plain()
             replay.keep_outside(place, tensor)
             ids.append(self._constant(tensor))
+        copies = [t.untyped_storage() for t in replay.scratch.values()]
+        ids += [self.core.constant(copy._cdata, copy.nbytes()) for copy in copies]
         operands = self.core.begin(key, ids)
+        del operands[len(operands) - len(copies) :]
         for place, value in sorted(direct.items()) if direct else ():
             operands.insert(place, value)
         for place, tensor in replay.outside.items():
@@ -280,9 +290,11 @@ class Runtime:
             self.leaves[id(tensor)] = weakref.ref(tensor)
         return self.core.constant(storage._cdata, storage.nbytes() if self.total else 0)
 
-    def _first_run(self, replay: Replay, known: Operator, operands: list[Any]) -> tuple[Any, int]:
-        if self.segments:
-            self.core.spell(spelling(replay, operands))
+    def _first_run(
+        self, replay: Replay, known: Operator, operands: list[Any], spelled: bool = True
+    ) -> tuple[Any, int]:
+        if self.spellings and spelled:
+            self.core.spell(self.spellings.number(replay, operands))
         if known.random:
             device = replay.kwargs.get("device") or next((t.device for t in operands), torch.device("cpu"))
             replay.generator = generator_of(replay.kwargs, torch.device(device))
@@ -302,7 +314,11 @@ class Runtime:
         nanos: int,
     ) -> Any:
         """Links the call that made ``result`` and wraps its tensors."""
-        outputs = [r for r in flat(result) if isinstance(r, Tensor)]
+        if known.unwritten and known.stays_ordinary(result):
+            self.core.abandon(ids)
+            return result
+        replay.ordinary = known.ordinary
+        outputs = replay.outputs(result)
         given = {id(operand): tensor for operand, tensor in zip(operands, tensors, strict=True)}
         unmanaged = any(o.layout != torch.strided or type(o) is not Tensor for o in outputs)
         if not outputs or unmanaged or any(id(o) in given for o in outputs):
@@ -313,10 +329,10 @@ class Runtime:
             # A view of something made outside is made outside.
             self.core.abandon(ids)
             return result
-        values = replay.outputs(outputs)
+        values = replay.separated(outputs)
         handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [], in_backward())
-        wrapped = iter([self.wrap(value, handle) for value, handle in zip(values, handles, strict=True)])
-        return map_tensors(result, lambda _: next(wrapped))
+        wrapped = {id(o): self.wrap(v, h) for o, v, h in zip(outputs, values, handles, strict=True)}
+        return map_tensors(result, lambda t: wrapped.get(id(t), t))
 
     def _sizes(
         self, replay: Replay, known: Operator, operands: list[Any], outputs: list[Tensor]
@@ -378,14 +394,19 @@ class Runtime:
         places = [slot.place for slot in slots if type(slot) is Slot]
         direct = {p: value for p in places if (value := self._written_in_place(func, tensors[p])) is not None}
         moved = [p for p in places if p not in direct]
-        shared = [self.core.sharers(tensors[p]._handle.id) for p in moved]
-        if len({s for group in shared for s in group}) < sum(len(group) for group in shared):
-            raise NotImplementedError(f"{func} writes twice to one storage: not under a memory budget")
-        replay = Overwrite(func, template, options, moved, [len(group) > 1 for group in shared])
+        replay = Overwrite(func, template, options, moved)
         if known.makes_new:
             replay.scratch = {place: value.clone() for place, value in direct.items()}
         ids, operands = self._begin(replay, known.key, tensors, direct)
         try:
+            if len(moved) == len(places) == 1 and not known.makes_new:
+                growth = self.core.extendable(ids[moved[0]], ids)
+                if growth is not None:
+                    return self._grow(replay, known, ids, tensors, operands, growth)
+            shared = [self.core.sharers(tensors[p]._handle.id) for p in moved]
+            if len({s for group in shared for s in group}) < sum(len(group) for group in shared):
+                raise NotImplementedError(f"{func} writes twice to one storage: not under a memory budget")
+            replay.whole = [len(group) > 1 for group in shared]
             kept = [self.core.is_settled(tensors[p]._handle.id) for p in moved]
             for place in (p for p, keep in zip(moved, kept, strict=True) if keep):
                 # Something that may be computed again reads the old value, which has no past to come from.
@@ -412,6 +433,22 @@ class Runtime:
                 self.core.settle(tensors[place]._handle.id)
         wrapped = {id(v): self.wrap(v, h) for v, h in zip(fresh, handles[len(moved) :], strict=True)}
         return map_tensors(result, lambda t: given[id(t)] if id(t) in given else wrapped[id(t)])
+
+    def _grow(
+        self,
+        replay: Overwrite,
+        known: Operator,
+        ids: list[int],
+        tensors: list[Tensor],
+        operands: list[Any],
+        growth: Any,
+    ) -> Any:
+        """Runs a write that becomes part of the call that made what it writes."""
+        result, nanos = self._first_run(replay, known, operands, spelled=False)
+        sequence, joined = grown(growth, replay, operands)
+        self.core.extend(ids[replay.written[0]], joined, sequence, nanos, ids)
+        given = {id(operand): tensor for operand, tensor in zip(operands, tensors, strict=True)}
+        return map_tensors(result, lambda t: given[id(t)])
 
     def _written_in_place(self, func: Any, tensor: Tensor) -> Tensor | None:
         """The value to write to, if that is the tensor's own and nothing that may be computed again needs the

@@ -20,6 +20,9 @@ _SILENT_WRITES = {
     "aten::cudnn_batch_norm": (3, 4),
     "aten::miopen_batch_norm": (3, 4),
 }
+# Results that composite operators read and write on the host, past all dispatch: the batch sizes and lengths
+# of packed sequences.
+_READ_ON_THE_HOST = {"aten::_pack_padded_sequence": (1,)}
 # The place of their flag for training, without which they write nothing.
 _TRAINING = 5
 
@@ -42,6 +45,20 @@ class Operator:
     """Why it cannot be managed."""
     makes_new: bool
     """Whether it returns anything but what it writes."""
+
+    ordinary: tuple[int, ...]
+    """Places of results that stay ordinary tensors."""
+    unwritten: bool
+    """Whether it returns memory as it is."""
+
+    def stays_ordinary(self, result: Any) -> bool:
+        """Whether a result is for the host: a list of whole numbers that is about to be filled in."""
+        return (
+            self.unwritten
+            and result.dtype == torch.int64
+            and result.device.type == "cpu"
+            and result.dim() == 1
+        )
 
     def writes(self, args: tuple[Any, ...]) -> tuple[int | str, ...]:
         """Places or names of the arguments that this call writes."""
@@ -94,4 +111,6 @@ def _read(func: Any, key: int) -> Operator:
         random=torch.Tag.nondeterministic_seeded in func.tags,
         refused=refused,
         makes_new=makes_new,
+        unwritten=schema.name == "aten::empty",
+        ordinary=_READ_ON_THE_HOST.get(schema.name, ()),
     )

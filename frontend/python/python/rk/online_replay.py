@@ -89,6 +89,7 @@ class Replay:
         "generator",
         "grad",
         "kwargs",
+        "ordinary",
         "outside",
         "scratch",
         "state",
@@ -109,8 +110,10 @@ class Replay:
         self.outside: dict[int, Tensor] = {}
         self.versions: dict[int, int] = {}
         # Copies of what the operator wrote to and did not make, by place: a replay writes to a copy of the
-        # copy.
+        # copy. They count as the last arguments of the call, which have no values.
         self.scratch: dict[int, Tensor] = {}
+        # Outputs, by place, that are given out as they are and never made again.
+        self.ordinary: tuple[int, ...] = ()
         self._separate: tuple[int, ...] = ()
 
     def __str__(self) -> str:
@@ -128,7 +131,7 @@ class Replay:
             return list(values)
         managed = iter(values)
         operands: list[Any] = []
-        for place in range(len(values) + len(self.scratch)):
+        for place in range(len(values)):
             if place in self.scratch:
                 operands.append(self.scratch[place].clone())
                 continue
@@ -172,11 +175,15 @@ class Replay:
         tensors = (
             [result] if isinstance(result, Tensor) else [r for r in flat(result) if isinstance(r, Tensor)]
         )
-        return (
-            [t.clone() if i in self._separate else t for i, t in enumerate(tensors)]
-            if self._separate
-            else tensors
-        )
+        if self.ordinary:
+            tensors = [t for i, t in enumerate(tensors) if i not in self.ordinary]
+        return tensors
+
+    def separated(self, outputs: list[Tensor]) -> list[Tensor]:
+        """The outputs, each in a buffer of its own or in an operand's."""
+        if not self._separate:
+            return outputs
+        return [t.clone() if i in self._separate else t for i, t in enumerate(outputs)]
 
     def separate(self, places: Sequence[int]) -> None:
         """Outputs that share a new buffer with an earlier output get buffers of their own."""
@@ -184,7 +191,7 @@ class Replay:
 
     def __call__(self, values: Sequence[Any]) -> list[Tensor]:
         """The values of the outputs, from those of what the call reads."""
-        return self.outputs(self.again(self.operands(values)))
+        return self.separated(self.outputs(self.again(self.operands(values))))
 
 
 class Overwrite(Replay):
@@ -192,15 +199,13 @@ class Overwrite(Replay):
 
     __slots__ = ("whole", "written")
 
-    def __init__(
-        self, func: Any, args: list[Any], kwargs: dict[str, Any], written: list[int], whole: list[bool]
-    ) -> None:
+    def __init__(self, func: Any, args: list[Any], kwargs: dict[str, Any], written: list[int]) -> None:
         """A call that writes to the tensors at the places ``written``."""
         super().__init__(func, args, kwargs)
         self.written = written
         # Whether the output stands for the whole storage, of which the written tensor is one view among
         # others.
-        self.whole = whole
+        self.whole = [False] * len(written)
 
     def __call__(self, values: Sequence[Any]) -> list[Tensor]:
         """The values of the new storages, then of the other outputs."""
@@ -214,7 +219,7 @@ class Overwrite(Replay):
             for p, w in zip(self.written, self.whole, strict=True)
         ]
         ours = {id(operands[place]) for place in range(len(operands))}
-        return made + [t for t in self.outputs(result) if id(t) not in ours]
+        return made + self.separated([t for t in self.outputs(result) if id(t) not in ours])
 
 
 class Restride:

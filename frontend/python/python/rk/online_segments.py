@@ -1,7 +1,7 @@
 """How a call is spelled, so that the core recognises calls that recur.
 
-Two calls are spelled alike exactly if they run the same operator with the same constants on operands of the
-same shapes, strides, types and devices. Which operands those are is not part of it: the core knows where they
+Two calls have the same number exactly if they run the same operator with the same constants on operands of
+the same shapes, strides, types and devices. Which operands those are is not part of it: the core knows where they
 come from, and compares that itself.
 
 Not here: what a segment is and what is done with it (``passes/dtr``).
@@ -16,25 +16,48 @@ from torch import Tensor
 
 from rk.online_replay import Replay, Slot
 
-__all__ = ["spelling"]
+__all__ = ["Spellings"]
+
+# More than this are begun anew; numbers are not given twice.
+_SPELLINGS = 1 << 16
 
 
-def spelling(replay: Replay, operands: Sequence[Tensor]) -> str:
-    """The text of a call that runs on these operands."""
-    shapes = ";".join(f"{t.dtype}{t.device}{tuple(t.shape)}{_strides(t)}" for t in operands)
-    return f"{replay.func}{_constants(replay.args)}{_constants(replay.kwargs)}{shapes}"
+class Spellings:
+    """Numbers of calls by how they are spelled."""
+
+    def __init__(self) -> None:
+        """None so far."""
+        self._numbers: dict[Any, int] = {}
+        self._next = 0
+
+    def number(self, replay: Replay, operands: Sequence[Tensor]) -> int:
+        """The number of a call that runs on these operands."""
+        lies = tuple([(t.dtype, t.get_device(), t.shape, t.stride()) for t in operands])
+        options = _frozen(list(replay.kwargs.items())) if replay.kwargs else None
+        spelling = (replay.func, lies, _frozen(replay.args), options)
+        try:
+            found = self._numbers.get(spelling)
+        except TypeError:
+            # A constant that cannot be hashed.
+            spelling = repr(spelling)
+            found = self._numbers.get(spelling)
+        if found is None:
+            if len(self._numbers) > _SPELLINGS:
+                self._numbers.clear()
+            self._next += 1
+            found = self._numbers[spelling] = self._next
+        return found
 
 
-def _strides(tensor: Tensor) -> Any:
-    return "" if tensor.is_contiguous() else tensor.stride()
-
-
-def _constants(item: Any) -> str:
-    """An argument with the tensors in it by their places."""
-    if type(item) is Slot:
-        return f"#{item.place}"
-    if type(item) is list:
-        return f"[{','.join(map(_constants, item))}]"
-    if type(item) is dict:
-        return f"{{{','.join(f'{name}={_constants(value)}' for name, value in item.items())}}}"
-    return repr(item)
+def _frozen(items: Sequence[Any]) -> Any:
+    """Arguments to compare: slots by their places, and numbers with their types, since 1 == 1.0 == True."""
+    return tuple(
+        [
+            _frozen(item)
+            if type(item) in (list, tuple)
+            else (Slot, item.place)
+            if type(item) is Slot
+            else (type(item), item)
+            for item in items
+        ]
+    )
