@@ -8,6 +8,7 @@
 //! | `compile` | text in, passes run, a schedule or text out |
 //! | `errors` | what failed, as exceptions of the package |
 //! | `online` | the online runtime: which values stay, for models whose graph changes every step |
+//! | `online_growth` | writes in place that become part of the call that made what they write |
 //! | `online_values` | Python's tensors and operators, as that runtime sees them |
 //! | `plan` | the planner alone, on a graph as JSON, and what the judge says of memory |
 //!
