@@ -314,13 +314,11 @@ class Runtime:
         nanos: int,
     ) -> Any:
         """Links the call that made ``result`` and wraps its tensors."""
-        if known.unwritten and known.stays_ordinary(result):
-            self.core.abandon(ids)
-            return result
         replay.ordinary = known.ordinary
         outputs = replay.outputs(result)
         given = {id(operand): tensor for operand, tensor in zip(operands, tensors, strict=True)}
         unmanaged = any(o.layout != torch.strided or type(o) is not Tensor for o in outputs)
+        unmanaged |= known.unwritten and known.stays_ordinary(result)
         if not outputs or unmanaged or any(id(o) in given for o in outputs):
             self.core.abandon(ids)
             return map_tensors(result, lambda t: given.get(id(t), t))

@@ -1,8 +1,8 @@
 """How a call is spelled, so that the core recognises calls that recur.
 
 Two calls have the same number exactly if they run the same operator with the same constants on operands of
-the same shapes, strides, types and devices. Which operands those are is not part of it: the core knows where they
-come from, and compares that itself.
+the same shapes, strides, types and devices. Which operands those are is not part of it: the core knows where
+they come from, and compares that itself.
 
 Not here: what a segment is and what is done with it (``passes/dtr``).
 """
