@@ -1,8 +1,10 @@
 """``python -m rk.bench``: rk beside PyTorch's own ways to save memory, on the same models in the same run.
 
-Every way is compiled and measured in one process; step times are medians over rounds in which each way runs
-once, so that what disturbs the machine disturbs all of them. Peaks are counted by the allocator, above what
-is allocated before a step that begins without gradients; so the gradients of parameters are in them.
+Each way is a cell: it is compiled, its peak is counted by the allocator, and its steps are timed in turns
+with eager steps, so that what disturbs the machine disturbs both; the ratio is the median over such pairs.
+Peaks are above what is allocated before a step that begins without gradients; so the gradients of parameters
+are in them. With ``--json`` every cell is kept as soon as it is there, and a run that was interrupted goes
+on.
 
 The knob is ``torch._functorch.config.activation_memory_budget`` with the kernels of ``aot_eager``. rk is
 asked for the peaks that the knob and ``torch.utils.checkpoint`` reached, for half of the knob's lowest, and
@@ -14,13 +16,12 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-import functools
 import json
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ import torch
 from torch import nn
 
 import rk
-from rk import measure
+from rk import bench_compile, measure
 from rk.bench_report import document, plot, table
 
 KNOB = (1.0, 0.8, 0.5, 0.3, 0.1)
@@ -42,7 +43,10 @@ class Row:
     way: str
     setting: str
     peak: int
-    seconds: float = 0.0
+    seconds: float
+    """Median of a step."""
+    ratio: float
+    """Median of the quotients of its steps and the eager steps beside them."""
 
 
 def llama(layers: int = 12, width: int = 64, batch: int = 2, length: int = 512) -> tuple[nn.Module, Any]:
@@ -124,40 +128,72 @@ def knob(gm: Any, example_inputs: Any) -> Any:
 class Bench:
     """All ways for one model."""
 
-    def __init__(self, model: nn.Module, sample: Any, time_limit: float) -> None:
-        """Nothing is run yet."""
-        self.model, self.sample, self.time_limit = model, sample, time_limit
-        self.rows: list[tuple[Row, Step]] = []
+    def __init__(
+        self, model: nn.Module, sample: Any, options: dict[str, Any], rounds: int, known: list[Row]
+    ) -> None:
+        """``options`` are those of rk; ``known`` are the cells of a run that was interrupted, and grow."""
+        self.model, self.sample, self.options, self.rounds = model, sample, options, rounds
+        self.rows = known
+        self.keep: Callable[[], None] = lambda: None
+        """Called when there is a new cell."""
         self.gradients = sum(one.nbytes for one in model.parameters() if one.requires_grad)
+        self.eager = measure.training_step(copy.deepcopy(model), sample)
+        self.eager()
 
     def add(self, way: str, setting: str, make: Callable[[nn.Module], Any]) -> Row | None:
-        """Compiles a way and measures its peak; None, with a remark, when it does not work."""
+        """Compiles a way and measures it; None, with a remark, when it does not work."""
+        for row in self.rows:
+            if (row.way, row.setting) == (way, setting):
+                return row
+        # Each way is compiled for itself, and lets go of what the way before it has compiled.
+        torch._dynamo.reset()
         twin = copy.deepcopy(self.model)
+        start = time.perf_counter()
         try:
             step = measure.training_step(make(twin), self.sample)
             step()
-            row = Row(way, setting, _peak(step, twin))
+            row = Row(way, setting, _peak(step, twin), *self._timed(step))
         except Exception as error:  # noqa: BLE001 - a way that fails is a result, too
             cause = getattr(error, "inner_exception", error)
-            print(f"{way} {setting}: {type(cause).__name__}: {str(cause)[:200]}", file=sys.stderr)
+            print(f"{way} {setting}: {type(cause).__name__}: {str(cause)[:200]}", file=sys.stderr, flush=True)
             return None
-        self.rows.append((row, step))
-        print(f"{way} {setting}: peak {row.peak / 1e6:.2f} MB", file=sys.stderr, flush=True)
+        self.rows.append(row)
+        self.keep()
+        print(
+            f"{way} {setting}: peak {row.peak / 1e6:.2f} MB, {row.ratio:.2f} of eager's time; "
+            f"{time.perf_counter() - start:.0f} s to find out",
+            file=sys.stderr,
+            flush=True,
+        )
         return row
 
-    def within(self, peak: int) -> Row | None:
+    def _timed(self, step: Step) -> tuple[float, float]:
+        """Median seconds of a step, and of its ratio to an eager step beside it."""
+        step()
+        seconds, ratios = [], []
+        for turn in range(self.rounds):
+            pair = {}
+            # Neither is always the one that comes second.
+            for one in (step, self.eager) if turn % 2 else (self.eager, step):
+                start = time.perf_counter()
+                one()
+                pair[one] = time.perf_counter() - start
+            seconds.append(pair[step])
+            ratios.append(pair[step] / pair[self.eager])
+        return statistics.median(seconds), statistics.median(ratios)
+
+    def within(self, peak: int) -> None:
         """``torch.compile`` with rk and the budget that keeps the measured peak, gradients included."""
         name, budget = f"{peak / 1e6:.2f} MB", peak - self.gradients
         row = self.planned(name, budget)
         if row is not None and row.peak > peak:
             # What the caller's loss needs while it holds the outputs.
-            self.rows.pop()
-            row = self.planned(name, budget - (row.peak - peak))
-        return row
+            self.rows.remove(row)
+            self.planned(name, budget - (row.peak - peak))
 
     def planned(self, name: str, budget: int, **options: Any) -> Row | None:
         """``torch.compile`` with rk."""
-        given = {"budget": max(budget, 1), "time_limit": self.time_limit, **options}
+        given = {"budget": max(budget, 1), **self.options, **options}
         return self.add(
             "rk", name, lambda one: torch.compile(one, backend="rk", dynamic=False, options=given)
         )
@@ -166,14 +202,13 @@ class Bench:
         """PyTorch's knob."""
         import torch._functorch.config as config
 
-        # Another object for each setting: Dynamo would take the code of the setting before.
-        backend = functools.partial(knob)
         with config.patch(activation_memory_budget=value):
-            return self.add("knob", str(value), lambda m: torch.compile(m, backend=backend, dynamic=False))
+            return self.add("knob", str(value), lambda m: torch.compile(m, backend=knob, dynamic=False))
 
-    def run(self, settings: tuple[float, ...], rounds: int) -> list[Row]:
-        """Everything, and then the rounds."""
+    def run(self, settings: tuple[float, ...]) -> None:
+        """All ways."""
         self.add("eager", "", lambda one: one)
+        self.add("aot_eager", "", lambda one: torch.compile(one, backend="aot_eager", dynamic=False))
         checkpointed = self.add("checkpoint", "per block", per_block)
         reached = [row.peak for row in map(self.with_knob, settings) if row is not None]
         peaks = [*reached, min(reached) // 2, *([checkpointed.peak] if checkpointed else [])]
@@ -181,19 +216,9 @@ class Bench:
             self.within(peak)
         self.planned("smallest", 1, on_infeasible="best")
         least = min(reached) - self.gradients
-        limit = self.time_limit
-        self.add("Rockmate", "", lambda one: rk.Rockmate(one, self.sample, least, time_limit=limit))
+        self.add("Rockmate", "", lambda one: rk.Rockmate(one, self.sample, least, **self.options))
         if isinstance(self.model, nn.Sequential):
             self.add("Checkpointable", "", lambda one: rk.Checkpointable(one, self.sample, least))
-        durations: list[list[float]] = [[] for _ in self.rows]
-        for _ in range(rounds):
-            for index, (_, step) in enumerate(self.rows):
-                start = time.perf_counter()
-                step()
-                durations[index].append(time.perf_counter() - start)
-        for (row, _), seconds in zip(self.rows, durations, strict=True):
-            row.seconds = statistics.median(seconds)
-        return [row for row, _ in self.rows]
 
 
 def _distinct(peaks: list[int]) -> list[int]:
@@ -213,19 +238,17 @@ def _peak(step: Step, model: nn.Module) -> int:
     return measured.peak
 
 
-def results(
-    names: list[str], settings: tuple[float, ...], rounds: int, time_limit: float
-) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each model."""
-    # All ways share the code of one class: with fewer places Dynamo would let some of them run eagerly.
-    limits = {"recompile_limit": 99, "accumulated_recompile_limit": 999, "fail_on_recompile_limit_hit": True}
-    for name in names:
-        torch.manual_seed(0)
-        torch._dynamo.reset()
-        model, sample = MODELS[name]()
-        with torch._dynamo.config.patch(**limits):
-            rows = Bench(model, sample, time_limit).run(settings, rounds)
-        yield name, rows
+def measured(
+    name: str, settings: tuple[float, ...], rounds: int, options: dict[str, Any], known: list[Row], keep: Any
+) -> None:
+    """Completes the rows of one model."""
+    torch.manual_seed(0)
+    model, sample = MODELS[name]()
+    bench = Bench(model, sample, options, rounds, known)
+    bench.keep = keep
+    # A way that Dynamo cannot compile any more must not count as measured.
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        bench.run(settings)
 
 
 def main() -> None:
@@ -233,27 +256,52 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m rk.bench", description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="*", default=DEFAULT, metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--knob", default=",".join(map(str, KNOB)), help="PyTorch's settings, 0.0 to 1.0")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--time-limit", type=float, default=3.0, help="seconds per plan")
-    parser.add_argument("--json", type=Path, help="all numbers; those of other models in it are kept")
+    parser.add_argument("--rounds", type=int, default=9, help="steps of each way that are timed")
+    parser.add_argument("--time-limit", type=float, help="seconds per plan; what a user gets unless given")
+    parser.add_argument("--json", type=Path, help="all numbers; what is in it already is not measured again")
     parser.add_argument("--document", type=Path, help="the page to write, with a drawing per model beside it")
+    parser.add_argument(
+        "--compile-time", action="store_true", help="measure only what rk adds to compiling a model"
+    )
     given = parser.parse_args()
     unknown = [name for name in given.models if name not in MODELS]
     if unknown:
         parser.error(f"no model {unknown[0]!r}; there are {', '.join(MODELS)}")
     warnings.simplefilter("ignore")
-    settings = tuple(float(value) for value in given.knob.split(","))
-    everything = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
-    for name, rows in results(given.models, settings, given.rounds, given.time_limit):
-        print(table(name, rows), flush=True)
-        everything[name] = [dataclasses.asdict(row) for row in rows]
-    if given.json is not None:
-        given.json.write_text(json.dumps(everything, indent=1))
+    numbers = Numbers(given.json)
+    if given.compile_time:
+        numbers.compile_time = bench_compile.table(given.rounds)
+        numbers.write()
+        print(numbers.compile_time)
+    else:
+        settings = tuple(float(value) for value in given.knob.split(","))
+        options = {} if given.time_limit is None else {"time_limit": given.time_limit}
+        for name in given.models:
+            rows = numbers.rows.setdefault(name, [])
+            measured(name, settings, given.rounds, options, rows, numbers.write)
+            print(table(name, rows), flush=True)
     if given.document is not None:
-        all_rows = {name: [Row(**row) for row in rows] for name, rows in everything.items()}
-        given.document.write_text(document(all_rows))
-        for name, rows in all_rows.items():
+        given.document.write_text(document(numbers.rows, numbers.compile_time))
+        for name, rows in numbers.rows.items():
             (given.document.parent / f"{given.document.stem}-{name}.svg").write_text(plot(name, rows))
+
+
+class Numbers:
+    """What has been measured, kept in a file after every cell."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Reads what the file has."""
+        self.path = path
+        kept = json.loads(path.read_text()) if path is not None and path.exists() else {}
+        self.rows = {name: [Row(**row) for row in rows] for name, rows in kept.get("rows", {}).items()}
+        self.compile_time: str = kept.get("compile_time", "")
+
+    def write(self) -> None:
+        """Writes all of it."""
+        if self.path is not None:
+            rows = {name: [dataclasses.asdict(row) for row in rows] for name, rows in self.rows.items()}
+            about = {"rows": rows, "compile_time": self.compile_time}
+            self.path.write_text(json.dumps(about, indent=1))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,9 @@ class Emitter:
         """Per forward instance that backward reads, the input of the backward graph."""
         self.states: dict[fx.Node, fx.Node] = {}
         """Per random node that runs again, the generator state of its first run."""
+        self.origins: dict[fx.Node, fx.Node] = {}
+        """Per instance, what it is an instance of: a node of the joint graph; the random node of a state."""
+        self.state_instances: set[fx.Node] = set()
         for node in step.placeholders:
             if not joint.is_backward_only(node):
                 self._input(node)
@@ -72,6 +75,7 @@ class Emitter:
 
     def _copy(self, node: fx.Node, op: str, target: Any, args: Any, kwargs: Any) -> fx.Node:
         made = self.graph.create_node(op, target, args, kwargs, name=node.name)
+        self.origins[made] = self.origins.get(node, node)
         # An update in place: setting `meta` would look the node up in the graph's tables twice.
         made.meta.update(node.meta)
         return made
@@ -90,7 +94,7 @@ class Emitter:
             args = (*args[:3], None, None, *args[5:])
         args, kwargs = map_arg(args, self._value), map_arg(node.kwargs, self._value)
         if runs_again and spelling.operator(node.target).is_random:
-            device = next(one.device for one in joint.results_of(node) if one is not None)
+            device = device_of(node)
             if second:
                 args = (self._here(self.states[node]), device, target, *args)
                 target = random_state.replay
@@ -103,8 +107,9 @@ class Emitter:
 
     def _state(self, node: fx.Node, device: torch.device) -> fx.Node:
         state = self.graph.create_node("call_function", random_state.save, (device,), {})
-        with joint.results_of(node)[0].fake_mode:
-            state.meta["val"] = torch.empty(random_state.save(device).shape, dtype=torch.uint8, device="cpu")
+        state.meta.update(state_meta(node))
+        self.origins[state] = node
+        self.state_instances.add(state)
         return state
 
     def _pick_results(self, node: fx.Node, made: fx.Node) -> None:
@@ -164,6 +169,8 @@ class Emitter:
         if carried is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes))):
                 carried = self._copy(instance, "placeholder", instance.name, (), {})
+            if instance in self.state_instances:
+                self.state_instances.add(carried)
             self.carried[instance] = carried
         return carried
 
@@ -193,6 +200,18 @@ class Emitter:
         )
         for carried in reversed(self.carried.values()):
             next(iter(self.backward.nodes)).prepend(carried)
+
+
+def device_of(node: fx.Node) -> torch.device:
+    """Whose generator a random node draws from."""
+    return next(one.device for one in joint.results_of(node) if one is not None)
+
+
+def state_meta(node: fx.Node) -> dict[str, Any]:
+    """What is known of the generator state that a random node starts from."""
+    size = random_state.save(device_of(node)).shape
+    with next(one for one in joint.results_of(node) if one is not None).fake_mode:
+        return {"val": torch.empty(size, dtype=torch.uint8, device="cpu")}
 
 
 def _erase_unread(graph: fx.Graph) -> None:

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -137,6 +138,17 @@ class Problem:
         options = self.options
         asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
         return self._named(asked)
+
+    @property
+    def dump(self) -> Callable[[str, str], None] | None:
+        """Takes the source of a pass, if the options say where it goes."""
+        folder = self.options.dump_dir
+        if folder is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        return lambda name, source: (folder / f"code-{self.step.fingerprint[:8]}-{name}.py").write_text(
+            source
+        )
 
     def _smallest_name(self, budget: str, inside: int) -> str:
         return self._named(f"smallest {budget} {inside} {self.options.scope}")

@@ -16,7 +16,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
-from rk import comparison, emit, nesting, normalize, schedule
+from rk import comparison, emit, nesting, normalize, program, schedule
 from rk.errors import BudgetError, OptionError
 from rk.options import Options
 from rk.schedule import Problem, Schedule
@@ -84,6 +84,7 @@ class Compiled:
         self._run: Callable[..., Any] | None = None
         self._saved: int | None = None
         self._verifier: comparison.Verifier | None = None
+        self._program: program.Program | None = None
         self.tightening: Any = None
         """With Inductor's kernels, :class:`rk.inductor.Tightening`."""
 
@@ -164,13 +165,23 @@ class Compiled:
             self.schedule = nesting.plan(self.graph, problem, str(error.smallest_bytes))
         if self.tightening is not None:
             self.tightening.planned(self.schedule, device, step.gradient_bytes())
+        self._verifier = comparison.Verifier(step, device) if self.options.verify else None
+        if replays and program.suits(step):
+            self._program = program.of(step, self.schedule.runs, self.options.cache_folder(), problem.dump)
+            self._saved = self._program.first_activation
+            return self._program.modules()
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
-        self._verifier = comparison.Verifier(step, device) if self.options.verify else None
         return emitter.modules()
 
+    def _boxed(self, gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Callable[..., Any]:
+        """What runs a pass: the program itself, unless something was added around it."""
+        if self._program is not None and self._program.untouched(gm, name):
+            return getattr(self._program, name)
+        return boxed_nop(gm, inputs)
+
     def _forward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        run = boxed_nop(gm, inputs)
+        run = self._boxed(gm, inputs, "forward")
         if self._verifier is not None:
             run = functools.partial(self._verifier.run_forward, run)
         return self._with_forward(run)
@@ -189,7 +200,7 @@ class Compiled:
         return forward
 
     def _backward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        run = boxed_nop(gm, inputs)
+        run = self._boxed(gm, inputs, "backward")
         if self._verifier is None:
             return run
 

@@ -1,0 +1,73 @@
+"""The code of a plan is written once; another process takes it from disk, and computes the same bits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_bits import Mixed, equal, train
+from test_hard_places import Chain, Counting, InPlace, Normed, Tied, floats, images, tokens
+from torch import nn
+
+from rk import costs, emit, program
+
+
+class Several(Chain):
+    """Outputs that are views of each other, an index, the input itself, and a constant inside."""
+
+    def forward(self, x):
+        y = self.layers[0](x) + torch.tensor([2.0, float("inf")]).clamp(max=1.0).sum()
+        return super().forward(y) + y[:, ::2].t().square().mean() + y.argmax(1).float().mean()
+
+
+CASES = {
+    "mixed": (Mixed, lambda: (torch.randn(16, 3, 8, 8),)),
+    "dropout": (lambda: Chain(lambda: nn.Dropout(0.4)), floats),
+    "norm": (Normed, images),
+    "tied": (Tied, tokens),
+    "in place": (InPlace, floats),
+    "buffers": (lambda: Counting(lambda buffer: buffer), floats),
+    "several": (Several, floats),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+def test_code_from_disk_computes_the_same_bits(case, tmp_path, monkeypatch):
+    make, inputs = CASES[case]
+    options = {"budget": "70%", "on_infeasible": "best", "cache_dir": str(tmp_path)}
+    compiled = lambda model: torch.compile(model, backend="rk", options=options)  # noqa: E731
+    first = train(make, inputs, compiled, 3)
+    assert len(list(tmp_path.glob("code-*.json"))) == 1
+    monkeypatch.setattr(emit, "Emitter", None)
+    assert equal(first, train(make, inputs, compiled, 3))
+
+
+def test_values_are_freed_as_by_the_written_graphs(tmp_path, monkeypatch):
+    """Nothing around the code holds what it has used up."""
+    options = {"budget": "60%", "cache_dir": str(tmp_path)}
+    peaks = []
+    for written in (False, False, True):
+        if written:
+            monkeypatch.setattr(program, "suits", lambda step: False)
+        torch._dynamo.reset()
+        run = torch.compile(Chain(lambda: nn.Dropout(0.3), 10, 128), backend="rk", options=options)
+        run(torch.randn(256, 128)).backward()
+        with costs.Allocations() as allocations:
+            run(torch.randn(256, 128)).backward()
+        peaks.append(allocations.peak)
+    assert peaks[0] == peaks[1] == peaks[2]
+
+
+def test_code_that_calls_what_has_no_name_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "_address", lambda value: ("object", value))
+    run = torch.compile(Chain(), backend="rk", options={"budget": "60%", "cache_dir": str(tmp_path)})
+    run(*floats()).backward()
+    assert not list(tmp_path.glob("code-*")) and list(tmp_path.glob("plan-*"))
+
+
+def test_the_code_is_dumped(tmp_path):
+    run = torch.compile(Chain(), backend="rk", options={"budget": "60%", "dump_dir": str(tmp_path)})
+    run(*floats()).backward()
+    forward, backward = sorted(tmp_path.glob("code-*.py"), reverse=True)
+    assert "torch.ops.aten.addmm.default" in forward.read_text()
+    assert "tangents_1" in backward.read_text()
