@@ -27,6 +27,17 @@ import rk
 SHARES = (80, 60, 40)
 
 
+class WithLoss(nn.Module):
+    """A network and its loss in one graph: what a loss outside allocates is not the plan's."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return torch.stack([one.float().square().mean() for one in models.tensors(self.model(*inputs))]).sum()
+
+
 def llama() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """A decoder of transformers' Llama kind."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -50,7 +61,7 @@ def train(run, model: nn.Module, inputs: tuple, steps: int) -> dict[str, torch.T
     torch.manual_seed(1)
     for step in range(steps):
         optimizer.zero_grad()
-        loss = measure.scalar(run(*inputs))
+        loss = run(*inputs)
         loss.backward()
         optimizer.step()
         state[f"loss {step}"] = loss.detach().clone()
@@ -67,7 +78,7 @@ def trained(model: nn.Module, inputs: tuple, steps: int, **compiler) -> tuple[di
     twin = copy.deepcopy(model)
     run = torch.compile(twin, dynamic=False, **compiler) if compiler else twin
     state = train(run, twin, inputs, steps)
-    return state, measure.peak(measure.training_step(run, inputs), twin)
+    return state, measure.peak(lambda: run(*inputs).backward(), twin)
 
 
 def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> list[str]:
@@ -78,9 +89,13 @@ def differing(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> l
 def verified(name: str, steps: int) -> bool:
     """Prints a row per budget; whether everything is as promised."""
     model, inputs = llama() if name == "llama" else models.build(name)
-    model.train()
-    _, eager = trained(model, inputs, 1)
-    expected, _ = trained(model, inputs, steps, backend="aot_eager")
+    model = WithLoss(model).train()
+    expected, eager = trained(model, inputs, steps)
+    try:
+        expected, _ = trained(model, inputs, steps, backend="aot_eager")
+    except RuntimeError as error:
+        print(f"| {name} | | not run: aot_eager itself fails: {str(error).splitlines()[0]} | |", flush=True)
+        return True
     good, last = True, None
     for share in SHARES:
         budget, start = eager * share // 100, time.perf_counter()
@@ -118,12 +133,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=everything, metavar="NAME", help=", ".join(everything))
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--rows", action="store_true", help="without the head of the table")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in everything]
     if unknown:
         parser.error(f"no network {unknown[0]!r}; there are {', '.join(everything)}")
     warnings.simplefilter("ignore")
-    print("| network | budget | measured peak | bits |\n|---|---:|---:|---|")
+    torch._dynamo.config.allow_rnn = True
+    if not given.rows:
+        print("| network | budget | measured peak | bits |\n|---|---:|---:|---|")
     good = [verified(name, given.steps) for name in given.names]
     sys.exit(0 if all(good) else 1)
 

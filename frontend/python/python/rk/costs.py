@@ -79,7 +79,7 @@ def _measured(calls: list[Call], device: torch.device) -> Iterator[tuple[str, Co
                 yield call.signature, dataclasses.replace(_guessed(call.node), workspace=0)
                 continue
             try:
-                yield call.signature, _measure(call.node, device)
+                yield call.signature, _measure(call.node, device, call.gradients)
             except Exception as error:  # noqa: BLE001 - any operator may refuse made-up values
                 log.info("rk: %s cannot be measured: %s", call.node.target, error)
                 yield call.signature, _guessed(call.node)
@@ -94,9 +94,11 @@ def _real_tensors() -> Iterator[None]:
         yield
 
 
-def _measure(node: fx.Node, device: torch.device) -> Cost:
+def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...]) -> Cost:
     args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
-    first, workspace = _run(node.target, args, kwargs, device)
+    fakes = joint.results_of(node)
+    uncounted = [fakes[place].untyped_storage().nbytes() for place in gradients]
+    first, workspace = _run(node.target, args, kwargs, device, uncounted)
     best = first
     if first < QUICK:
         for _ in range(REPEATS):
@@ -134,8 +136,13 @@ def _wait(device: torch.device) -> None:
         torch.get_device_module(device).synchronize(device)
 
 
-def _run(target: Any, args: Any, kwargs: Any, device: torch.device) -> tuple[float, int]:
-    """Seconds of one call, and the most bytes in use during it beyond what its results take."""
+def _run(
+    target: Any, args: Any, kwargs: Any, device: torch.device, uncounted: list[int]
+) -> tuple[float, int]:
+    """Seconds of one call, and the most bytes in use during it beyond what its results take. ``uncounted``
+    are the bytes of results that the plan does not count: what stands in for one before it is there, such
+    as a convolution's gradient in another layout, is workspace.
+    """
     if device.type != "cpu":
         module = torch.get_device_module(device)
         before = module.memory_allocated(device)
@@ -152,7 +159,7 @@ def _run(target: Any, args: Any, kwargs: Any, device: torch.device) -> tuple[flo
         result = target(*args, **kwargs)
         seconds = time.perf_counter() - start
     del result
-    return seconds, max(allocations.peak - max(allocations.left, 0), 0)
+    return seconds, allocations.workspace(uncounted)
 
 
 class Allocations:
@@ -177,6 +184,22 @@ class Allocations:
         for change in self.changes:
             self.left += change
             self.peak = max(self.peak, self.left)
+
+    def workspace(self, uncounted: Iterable[int]) -> int:
+        """The most bytes beyond those that are left, when allocations of these sizes, the last ones of each,
+        do not count.
+        """
+        changes = list(self.changes)
+        for size in uncounted:
+            for place in reversed(range(len(changes))):
+                if changes[place] == size:
+                    changes[place] = 0
+                    break
+        live = most = 0
+        for change in changes:
+            live += change
+            most = max(most, live)
+        return max(most - max(live, 0), 0)
 
 
 def _guessed(node: fx.Node) -> Cost:

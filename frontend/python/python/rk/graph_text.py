@@ -45,6 +45,8 @@ class Call:
     clauses: str
     is_view: bool
     line: int
+    gradients: tuple[int, ...] = ()
+    """Which results are gradients of parameters, whose storage the budget does not count."""
 
     @functools.cached_property
     def signature(self) -> str:
@@ -53,7 +55,8 @@ class Call:
             return TANGENTS
         types = iter(self.types)
         anonymous = re.sub(r"%[^], ]+", lambda _: next(types), ", ".join(self.arguments))
-        return f"{self.name}({anonymous}) -> {spelling.types(self.made)}"
+        apart = f" gradients{self.gradients}" if self.gradients else ""
+        return f"{self.name}({anonymous}) -> {spelling.types(self.made)}{apart}"
 
     def text(self, cost: Cost | None) -> str:
         """The line, with the cost if it is known."""
@@ -80,6 +83,7 @@ class Text:
         self._types: dict[fx.Node, str] = {}
         self._made: dict[fx.Node, list[str]] = {}
         """The types of all results of calls with several."""
+        self._gradients = step.gradient_storages()
         self._read()
 
     def _read(self) -> None:
@@ -151,7 +155,16 @@ class Text:
         made = [spelling.type_of(one, owner=base < 0) for one, base in zip(results, aliases, strict=True)]
         is_view = len(shared) == len(results) > 0 and not writes and not about.is_random
         line = len(self.calls) + 1
-        self.calls.append(Call(node, about.name, arguments, types, made, clauses, is_view, line))
+        gradients = tuple(
+            place
+            for place, one in enumerate(results)
+            if one is not None and joint.storage_of(one) in self._gradients
+        )
+        self.calls.append(
+            Call(
+                node, about.name, arguments, types, made, clauses, is_view, line, () if is_view else gradients
+            )
+        )
         if joint.has_results(node):
             self._made[node] = made
         elif results[0] is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -85,14 +86,66 @@ def training_step(
 
 
 def peak(step: Callable[[], Any], model: nn.Module) -> int:
-    """Peak bytes of a step whose parameter gradients are there already, so that they do not count."""
-    for parameter in model.parameters():
-        if parameter.requires_grad and parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+    """Peak bytes of a step without the gradients of parameters, as scope ``activations`` counts them: on the
+    CPU each allocation that becomes a gradient is left out from its beginning. Elsewhere the gradients of a
+    step that is accumulated count until they have been added.
+    """
+    trained = [one for one in model.parameters() if one.requires_grad]
     gc.collect()
-    with memory(device_of(model)) as measured:
+    device = device_of(model)
+    if device.type == "cpu":
+        model.zero_grad(set_to_none=True)
+        with Addresses() as addresses:
+            step()
+        return addresses.peak(one.grad for one in trained if one.grad is not None)
+    for parameter in trained:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    with memory(device) as measured:
         step()
     return measured.peak
+
+
+class Addresses:
+    """What PyTorch's CPU allocator hands out and takes back while this context lasts, with addresses: from
+    the events of PyTorch's profiler, which is slower to start than :class:`rk.costs.Allocations`.
+    """
+
+    def __enter__(self) -> Addresses:
+        """Starts listening."""
+        # Kineto looks for GPUs and reports on standard error that there are none.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        cpu = torch.profiler.ProfilerActivity.CPU
+        self._profile = torch.profiler.profile(activities=[cpu], profile_memory=True, acc_events=True)
+        self._profile.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        """Stops; ``changes`` are address and bytes of every change in order."""
+        from torch._C._profiler import _EventType
+
+        self._profile.__exit__(*failure)
+        waiting = list(self._profile.profiler.kineto_results.experimental_event_tree())
+        changes = []
+        while waiting:
+            event = waiting.pop()
+            waiting.extend(event.children)
+            if event.tag == _EventType.Allocation and event.extra_fields.device.type == "cpu":
+                about = event.extra_fields
+                changes.append((event.start_time_ns, about.ptr, about.alloc_size))
+        del self._profile
+        self.changes = [(address, size) for _, address, size in sorted(changes, key=lambda one: one[0])]
+
+    def peak(self, without: Iterable[torch.Tensor]) -> int:
+        """The most bytes at once; ``without`` what these tensors, which are still there, occupy."""
+        newest = {address: place for place, (address, size) in enumerate(self.changes) if size > 0}
+        left_out = {newest.get(one.untyped_storage().data_ptr()) for one in without}
+        live = most = 0
+        for place, (_, size) in enumerate(self.changes):
+            if place not in left_out:
+                live += size
+                most = max(most, live)
+        return most
 
 
 def seconds(step: Callable[[], Any], device: torch.device, repeats: int = 3) -> float:

@@ -7,6 +7,8 @@ changes.
   be run again without them.
 * Operators that read a tensor for its shape only (``full_like``, ``new_zeros``) become ones that read none,
   as ``--rk-dataflow`` does; otherwise the tensor would have to stay for its shape.
+* What forward computes twice from the same values is computed once, as PyTorch's own partitioner does. It may
+  still run again.
 * A forward value that overwrites an argument must not change what the backward pass reads: a reader of the
   old value gets a copy.
 """
@@ -19,7 +21,8 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk.joint import is_backward, is_backward_only, results_of, storage_of, tensor_of
+from rk import spelling
+from rk.joint import is_backward, is_backward_only, is_getitem, results_of, storage_of, tensor_of
 
 aten = torch.ops.aten
 LIKE = {
@@ -47,6 +50,7 @@ def normalize(graph: fx.Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in LIKE:
             _without_shape_operand(graph, node)
+    _once(graph)
     _running_statistics(graph)
     _keep_old_values(graph)
 
@@ -59,6 +63,35 @@ def _complete_tags(graph: fx.Graph) -> None:
             late.add(node)
             if node.op == "call_function" and not is_backward(node):
                 node.meta["partitioner_tag"] = "is_backward"
+
+
+def _once(graph: fx.Graph) -> None:
+    """Merges calls of the forward pass that give the same bits. Left alone is what draws random numbers, is
+    called for an effect or with the user's word on recomputation, shows what is overwritten, or is returned.
+    """
+    nodes = list(graph.nodes)
+    returned = [node for node in nodes[-1].all_input_nodes]
+    written = [node.args[0] for node in nodes if node.target is aten.copy_.default]
+    unsure = {
+        storage_of(one) for node in (*returned, *written) for one in results_of(node) if one is not None
+    }
+    known: dict[str, fx.Node] = {}
+    for node in nodes:
+        if node.op != "call_function" or is_backward(node) or "recompute" in node.meta:
+            continue
+        about = spelling.operator(node.target)
+        if about.is_random or about.is_effect or spelling.written(node):
+            continue
+        if not is_getitem(node) and not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        # A number's type is seen in how it is written: 1 is neither 1.0 nor True.
+        first = known.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+        if first is node:
+            continue
+        involved = (*results_of(node), *results_of(first), *map(tensor_of, node.all_input_nodes))
+        if not any(one is not None and storage_of(one) in unsure for one in involved):
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
 
 
 def _without_shape_operand(graph: fx.Graph, node: fx.Node) -> None:

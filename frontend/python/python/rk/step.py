@@ -76,9 +76,16 @@ class Step:
 
     def gradient_bytes(self) -> int:
         """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
+        return sum(tensor.nbytes for tensor in self._parameter_gradients())
+
+    def gradient_storages(self) -> set[int]:
+        """The storages of all gradients of parameters."""
+        return {joint.storage_of(tensor) for tensor in self._parameter_gradients()}
+
+    def _parameter_gradients(self) -> list[torch.Tensor]:
         pairs = zip(self.placeholders, self.gradients, strict=False)
         tensors = [joint.tensor_of(gradient) for place, gradient in pairs if place in self.static]
-        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+        return [tensor for tensor in tensors if tensor is not None]
 
     def updated(self) -> set[int]:
         """The indices of the inputs that forward overwrites."""
