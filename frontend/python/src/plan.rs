@@ -50,15 +50,16 @@ pub fn plan(
                 |found| format!("the smallest feasible budget found is {} bytes", found.0),
             );
             let below = outcome.proven_infeasible_below;
-            let verdict = if outcome.status == Status::Infeasible {
-                "no schedule fits"
+            let proven = outcome.status == Status::Infeasible;
+            let verdict =
+                if proven { "no schedule fits" } else { "no schedule was found in the time that fits" };
+            // That nothing below the budget works either needs no words.
+            let bound = if proven && below.0 <= budget.0.saturating_add(1) {
+                String::new()
             } else {
-                "no schedule was found in the time that fits"
+                format!(", and nothing below {} bytes can work", below.0)
             };
-            let text = format!(
-                "{verdict} {} bytes; {smallest}, and nothing below {} bytes can work; '{holder}' holds the peak",
-                budget.0, below.0
-            );
+            let text = format!("{verdict} {} bytes; {smallest}{bound}; '{holder}' holds the peak", budget.0);
             let unmet = Unmet {
                 budget,
                 smallest: outcome.smallest_found,

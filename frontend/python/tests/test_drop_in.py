@@ -179,6 +179,9 @@ def test_graphs_as_json_are_planned():
     with pytest.raises(rk.BudgetError, match="'b' holds the peak") as caught:
         _rk.plan(text, budget="15")
     assert caught.value.smallest_bytes == 16 and caught.value.budget_bytes == 15
+    assert "nothing below" not in str(caught.value), "it would repeat the budget"
+    with pytest.raises(rk.BudgetError, match="nothing below 16 bytes can work"):
+        _rk.plan(text, budget="3")
     with pytest.raises(rk.OptionError, match="graph: 1:"):
         _rk.plan("[", budget="15")
     with pytest.raises(rk.OptionError, match="solver"):

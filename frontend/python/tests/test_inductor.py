@@ -37,31 +37,61 @@ def gradients(model, backend, steps=5, seed=5, **options):
 
 
 def test_gradients_and_masks_are_those_of_inductor():
-    model = Chain(lambda: nn.Dropout(0.3), layers=12, width=128)
+    model = Chain(lambda: nn.Dropout(0.3), layers=8, width=128)
     expected, whole = gradients(model, "inductor", steps=1)
     other, _ = gradients(model, "inductor", steps=1, seed=6)
-    found, peak = gradients(model, "rk", codegen="inductor", budget="60%", steps=3)
+    found, peak = gradients(model, "rk", codegen="inductor", budget="60%", steps=2)
     assert peak <= 0.7 * whole, "less than what Inductor's own partition needs"
     for one, two in zip(expected, found, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-7)
     assert not torch.allclose(expected[1], other[1], rtol=1e-2), "the masks matter"
 
 
-def test_a_budget_that_inductor_cannot_keep_is_an_error(monkeypatch):
+@pytest.fixture
+def told(monkeypatch):
+    """A function that lets a share of the first plan's budget be all that was asked for; returns what is
+    measured as it goes.
+    """
+    from rk import inductor
+
+    original, seen = inductor.Tightening.planned, []
+
+    def less_than_planned(share):
+        def planned(self, schedule, device, gradients):
+            first = self.budget is None
+            original(self, schedule, device, gradients)
+            if first:
+                self.budget = int(share * schedule.budget)
+            seen.append((self, schedule.budget))
+
+        monkeypatch.setattr(inductor.Tightening, "planned", planned)
+        return seen
+
+    return less_than_planned
+
+
+def small_steps(steps):
+    model = torch.compile(Chain(layers=8), backend="rk", options={"codegen": "inductor", "budget": "100%"})
+    for _ in range(steps):
+        model(torch.randn(256, 64)).backward()
+        model.zero_grad()
+
+
+def test_a_plan_is_tightened_until_the_measured_peak_is_within_the_budget(told):
+    seen = told(0.6)
+    small_steps(6)
+    (tightening, first), *_, (_, last) = seen
+    assert len(seen) > 1 and last < first
+    assert tightening.settled and tightening.measured <= tightening.budget < first
+
+
+def test_a_budget_that_inductor_cannot_keep_is_an_error(told, monkeypatch):
     from rk import inductor
 
     monkeypatch.setattr(inductor, "ATTEMPTS", 1)
-    original = inductor.Tightening.planned
-
-    def wanting(self, schedule, device, gradient_bytes):
-        original(self, schedule, device, gradient_bytes)
-        self.budget //= 4
-
-    monkeypatch.setattr(inductor.Tightening, "planned", wanting)
-    model = torch.compile(Chain(), backend="rk", options={"codegen": "inductor", "budget": "100%"})
-    model(torch.randn(64, 64)).backward()
+    told(0.05)
     with pytest.raises(rk.BudgetError, match=r"with Inductor's kernels .* \(measured: \d+ bytes\)"):
-        model(torch.randn(64, 64))
+        small_steps(2)
 
 
 def test_without_gradients():

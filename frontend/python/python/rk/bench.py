@@ -136,6 +136,7 @@ class Bench:
         self.rows = known
         self.keep: Callable[[], None] = lambda: None
         """Called when there is a new cell."""
+        self.clock: Callable[[], float] = time.perf_counter
         self.gradients = sum(one.nbytes for one in model.parameters() if one.requires_grad)
         self.eager = measure.training_step(copy.deepcopy(model), sample)
         self.eager()
@@ -175,9 +176,9 @@ class Bench:
             pair = {}
             # Neither is always the one that comes second.
             for one in (step, self.eager) if turn % 2 else (self.eager, step):
-                start = time.perf_counter()
+                start = self.clock()
                 one()
-                pair[one] = time.perf_counter() - start
+                pair[one] = self.clock() - start
             seconds.append(pair[step])
             ratios.append(pair[step] / pair[self.eager])
         return statistics.median(seconds), statistics.median(ratios)
@@ -186,10 +187,14 @@ class Bench:
         """``torch.compile`` with rk and the budget that keeps the measured peak, gradients included."""
         name, budget = f"{peak / 1e6:.2f} MB", peak - self.gradients
         row = self.planned(name, budget)
-        if row is not None and row.peak > peak:
-            # What the caller's loss needs while it holds the outputs.
-            self.rows.remove(row)
-            self.planned(name, budget - (row.peak - peak))
+        if row is None or 0.98 * peak <= row.peak <= peak:
+            return
+        # Some of the gradients come later than the peak; and the caller's loss needs memory, too.
+        self.rows.remove(row)
+        second = self.planned(name, budget - (row.peak - peak))
+        if second is None or second.peak > peak >= row.peak:
+            self.rows[:] = [*(one for one in self.rows if one is not second), row]
+            self.keep()
 
     def planned(self, name: str, budget: int, **options: Any) -> Row | None:
         """``torch.compile`` with rk."""
@@ -239,16 +244,17 @@ def _peak(step: Step, model: nn.Module) -> int:
 
 
 def measured(
-    name: str, settings: tuple[float, ...], rounds: int, options: dict[str, Any], known: list[Row], keep: Any
+    name: str, given: argparse.Namespace, options: dict[str, Any], known: list[Row], keep: Callable[[], None]
 ) -> None:
     """Completes the rows of one model."""
     torch.manual_seed(0)
     model, sample = MODELS[name]()
-    bench = Bench(model, sample, options, rounds, known)
+    bench = Bench(model, sample, options, given.rounds, known)
     bench.keep = keep
+    bench.clock = time.process_time if given.cpu_time else time.perf_counter
     # A way that Dynamo cannot compile any more must not count as measured.
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
-        bench.run(settings)
+        bench.run(tuple(float(value) for value in given.knob.split(",")))
 
 
 def main() -> None:
@@ -257,6 +263,8 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=DEFAULT, metavar="MODEL", help=", ".join(MODELS))
     parser.add_argument("--knob", default=",".join(map(str, KNOB)), help="PyTorch's settings, 0.0 to 1.0")
     parser.add_argument("--rounds", type=int, default=9, help="steps of each way that are timed")
+    parser.add_argument("--threads", type=int, help="of PyTorch")
+    parser.add_argument("--cpu-time", action="store_true", help="CPU seconds instead of those of the clock")
     parser.add_argument("--time-limit", type=float, help="seconds per plan; what a user gets unless given")
     parser.add_argument("--json", type=Path, help="all numbers; what is in it already is not measured again")
     parser.add_argument("--document", type=Path, help="the page to write, with a drawing per model beside it")
@@ -268,17 +276,18 @@ def main() -> None:
     if unknown:
         parser.error(f"no model {unknown[0]!r}; there are {', '.join(MODELS)}")
     warnings.simplefilter("ignore")
+    if given.threads is not None:
+        torch.set_num_threads(given.threads)
     numbers = Numbers(given.json)
     if given.compile_time:
         numbers.compile_time = bench_compile.table(given.rounds)
         numbers.write()
         print(numbers.compile_time)
     else:
-        settings = tuple(float(value) for value in given.knob.split(","))
         options = {} if given.time_limit is None else {"time_limit": given.time_limit}
         for name in given.models:
             rows = numbers.rows.setdefault(name, [])
-            measured(name, settings, given.rounds, options, rows, numbers.write)
+            measured(name, given, options, rows, numbers.write)
             print(table(name, rows), flush=True)
     if given.document is not None:
         given.document.write_text(document(numbers.rows, numbers.compile_time))

@@ -16,15 +16,15 @@ OTHER = "#093"
 
 ABOUT = """# rk beside PyTorch's own ways to save memory
 
-`python -m rk.bench --json results.json --document docs/benchmarks-python.md`
+`python -m rk.bench --threads 1 --cpu-time --json results.json --document docs/benchmarks-python.md`
 
 The same model in the same process: eager, `torch.utils.checkpoint` around each block, PyTorch's
 `activation_memory_budget` (*knob*), `torch.compile(model, backend="rk")` and the drop-in classes. *Peak* is
 what the allocator handed out at most above what was there before a step that begins without gradients, so
 the gradients are in it. *Step* is a median; *against eager* is the median of quotients, each of a step and
-the eager step beside it. The machine has two x86-64 cores that other programs use, too, and no GPU;
-differences of a few percent are noise. *rk* is asked for the peaks of the others; its setting is what it was
-asked for.
+the eager step beside it. The machine has two x86-64 cores and no GPU, and other programs were using it,
+too: so all run with one thread, and times are CPU seconds. Differences of a few percent are noise. *rk* is
+asked for the peaks of the others; its setting is what it was asked for.
 
 `llama` is a decoder of 12 layers from transformers (width 64, batch 2, 512 tokens); `resnet18` is
 torchvision's (batch 8, 64 x 64 pixels).

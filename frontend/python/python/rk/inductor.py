@@ -93,8 +93,10 @@ class Tightening:
         """Nothing is measured any more."""
         self._attempts, self._is_fresh = 0, False
 
-    def planned(self, schedule: Schedule, device: torch.device, gradients: int) -> None:
-        """A new plan is about to run; ``gradients`` are the bytes of the parameters' gradients."""
+    def planned(self, schedule: Schedule, device: torch.device, gradients: Sequence[int]) -> None:
+        """A new plan is about to run; ``gradients`` says which results of backward are gradients of
+        parameters.
+        """
         self.budget = schedule.budget if self.budget is None else self.budget
         self._nominal, self._device, self._gradients = schedule.budget, device, gradients
         self._peak = self._left = 0
@@ -119,14 +121,25 @@ class Tightening:
         def measured(args: list[Any]) -> Any:
             if self.settled or self._peak == 0 or torch.autograd._profiler_enabled():
                 return run(args)
-            with measure.memory(self._device) as memory:
-                results = run(args)
-            self.measured = max(self._peak, self._left + memory.peak) - self._gradients
+            results, most = self._without_gradients(run, args)
+            self.measured = max(self._peak, self._left + most)
             self._is_fresh, self.settled = True, self.measured <= self.budget
             return results
 
         measured._boxed_call = True
         return measured
+
+    def _without_gradients(self, run: Run, args: list[Any]) -> tuple[Any, int]:
+        if self._device.type == "cpu":
+            with measure.Addresses() as addresses:
+                results = run(args)
+            gradients = (results[place] for place in self._gradients)
+            return results, addresses.peak(one for one in gradients if one is not None)
+        with measure.memory(self._device) as memory:
+            results = run(args)
+        gradients = (results[place] for place in self._gradients)
+        # A lower bound of the rest: not all of them are there when the peak is.
+        return results, memory.peak - sum(one.nbytes for one in gradients if one is not None)
 
     def next_budget(self) -> int | None:
         """What the next plan must be within, in bytes; None if this one is good, or was not measured yet."""

@@ -78,6 +78,10 @@ class Step:
         """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
         return sum(tensor.nbytes for tensor in self._parameter_gradients())
 
+    def gradient_places(self) -> list[int]:
+        """Which results of the backward pass are gradients of parameters."""
+        return [index for index, place in enumerate(self.placeholders) if place in self.static]
+
     def gradient_storages(self) -> set[int]:
         """The storages of all gradients of parameters."""
         return {joint.storage_of(tensor) for tensor in self._parameter_gradients()}

@@ -164,7 +164,7 @@ class Compiled:
             self.tightening.budget = error.budget_bytes - resident
             self.schedule = nesting.plan(self.graph, problem, str(error.smallest_bytes))
         if self.tightening is not None:
-            self.tightening.planned(self.schedule, device, step.gradient_bytes())
+            self.tightening.planned(self.schedule, device, step.gradient_places())
         self._verifier = comparison.Verifier(step, device) if self.options.verify else None
         if replays and program.suits(step):
             self._program = program.of(step, self.schedule.runs, self.options.cache_folder(), problem.dump)
