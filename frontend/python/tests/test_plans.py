@@ -14,7 +14,7 @@ from test_hard_places import Chain, floats
 from torch import nn
 
 import rk
-from rk import _rk, costs, random_state
+from rk import _rk, costs, measure, random_state
 
 
 def compiled(model, **options):
@@ -67,6 +67,30 @@ def test_the_allocator_agrees_with_the_plan(budget, tmp_path):
     assert allocations.peak - gradients <= answer["peak"] <= answer["budget"]
     # Not by a wide margin either: a plan that counts too much recomputes too much.
     assert allocations.peak >= 0.9 * answer["peak"]
+
+
+class Gated(nn.Module):
+    """Halves of a value gate each other: views of one storage, which both must let go of."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(128, 256) for _ in range(10))
+
+    def forward(self, x):
+        for index, layer in enumerate(self.layers):
+            left, right = layer(x).chunk(2, -1) if index % 2 else layer(x).unflatten(-1, (2, 128)).unbind(-2)
+            x = left.tanh() * right.sigmoid()
+        return x.square().mean()
+
+
+def test_parts_of_a_value_go_with_it(tmp_path):
+    function = compiled(Gated(), budget="50%", cache_dir=str(tmp_path))
+    inputs = (torch.randn(256, 128),)
+    for _ in range(2):
+        function._orig_mod.zero_grad()
+        peak = measure.peak(lambda: function(*inputs).backward(), function._orig_mod)
+    answer = json.loads(plans(tmp_path)[0].read_text())
+    assert 0.9 * answer["peak"] <= peak <= answer["peak"] <= answer["budget"]
 
 
 def test_the_peak_falls_with_the_budget(tmp_path):

@@ -118,6 +118,8 @@ class Emitter:
             for user in node.users:
                 self._forget_views(user)
                 self.now[user] = self._copy(user, "call_function", user.target, (made, *user.args[1:]), {})
+                # Of a view with several results (split, unbind) they are forgotten with it.
+                self.views.setdefault(made, []).append(user)
 
     def _forget_views(self, node: fx.Node) -> None:
         for view in self.views.pop(self.now.get(node), ()):
