@@ -83,7 +83,7 @@ def resnet18(batch: int = 8, size: int = 64) -> tuple[nn.Module, Any]:
 MODELS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {"llama": llama, "gpt2": gpt2, "resnet18": resnet18}
 
 
-DEFAULT = ["llama", "resnet18"]
+DEFAULT = ["llama"]
 """What is compared unless the user says what."""
 
 
@@ -121,7 +121,10 @@ def knob(gm: Any, example_inputs: Any) -> Any:
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     return aot_autograd(
-        fw_compiler=boxed_nop, bw_compiler=boxed_nop, partition_fn=min_cut_rematerialization_partition
+        fw_compiler=boxed_nop,
+        bw_compiler=boxed_nop,
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
     )(gm, example_inputs)
 
 
@@ -186,6 +189,8 @@ class Bench:
     def within(self, peak: int) -> None:
         """``torch.compile`` with rk and the budget that keeps the measured peak, gradients included."""
         name, budget = f"{peak / 1e6:.2f} MB", peak - self.gradients
+        if any((row.way, row.setting) == ("rk", name) and row.peak <= peak for row in self.rows):
+            return
         row = self.planned(name, budget)
         if row is None or 0.98 * peak <= row.peak <= peak:
             return

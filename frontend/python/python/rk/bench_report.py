@@ -26,8 +26,7 @@ the eager step beside it. The machine has two x86-64 cores and no GPU, and other
 too: so all run with one thread, and times are CPU seconds. Differences of a few percent are noise. *rk* is
 asked for the peaks of the others; its setting is what it was asked for.
 
-`llama` is a decoder of 12 layers from transformers (width 64, batch 2, 512 tokens); `resnet18` is
-torchvision's (batch 8, 64 x 64 pixels).
+`llama` is a decoder of 12 layers from transformers (width 64, batch 2, 512 tokens).
 """
 
 COMPILE_TIME = """## What rk adds to compiling

@@ -33,6 +33,8 @@ _SMALLEST: dict[str, dict] = {}
 """Plans for the smallest budgets that errors of this process named, where the cache cannot be written."""
 _BUILD = f"{os.stat(_rk.__file__).st_size} {os.stat(_rk.__file__).st_mtime_ns}"
 """Which extension planned: another build may plan better."""
+SMALLEST_SECONDS = 3.0
+"""Planning time when the smallest feasible budget is wanted."""
 MOST_SECONDS = 10.0
 """Planning time when nothing that fits was found in the first."""
 
@@ -208,8 +210,12 @@ def _planned(text: str, options: Options, budget: str, solver: str, calls: int, 
             raise
         return ask(budget, MOST_SECONDS)
     unmet = answer.get("unmet")
-    proven = unmet is None or unmet["budget"] < unmet["impossible_below"]
-    return answer if last or proven else ask(budget, MOST_SECONDS)
+    if last or unmet is None:
+        return answer
+    if unmet["budget"] < unmet["impossible_below"]:
+        # Nothing is left to find, but for who wants the smallest that there is.
+        return ask(budget, SMALLEST_SECONDS) if options.on_infeasible == "best" else answer
+    return ask(budget, MOST_SECONDS)
 
 
 def _unmet(about: dict) -> BudgetError:
