@@ -18,7 +18,7 @@ ABOUT = """# rk beside PyTorch's own ways to save memory
 
 `python -m rk.bench --threads 1 --cpu-time --json results.json --document docs/benchmarks-python.md`
 
-The same model in the same process: eager, `torch.utils.checkpoint` around each block, PyTorch's
+The same model, each way in one process with eager: `torch.utils.checkpoint` around each block, PyTorch's
 `activation_memory_budget` (*knob*), `torch.compile(model, backend="rk")` and the drop-in classes. *Peak* is
 what the allocator handed out at most above what was there before a step that begins without gradients, so
 the gradients are in it. *Step* is a median; *against eager* is the median of quotients, each of a step and
