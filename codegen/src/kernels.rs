@@ -1,25 +1,28 @@
-//! Machine code for the nodes that `--rk-fuse` marked: one library per step, one function per distinct kernel.
+//! Code for the nodes that `--rk-fuse` marked: one library per step, one function per distinct kernel. For the CPU that is machine
+//! code, for CUDA PTX with the threads of each launch.
 //!
 //! Nodes of equal blocks compute the same, so a step of many layers has few kernels: the text of a kernel without its name decides
 //! whether it is there already.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use rk_dialect::Op;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, NodeOp};
 use rk_dialect::pointwise::Elementwise;
 use rk_kernels::cpu::{self, Request};
-use rk_kernels::{Buffer, Signature};
+use rk_kernels::cuda::{self, Chip};
+use rk_kernels::{Buffer, KernelError, Signature};
 use rk_step::Step;
-use rk_step::kernel::{self, Kernel, Launch, Library};
+use rk_step::kernel::{self, Geometry, Kernel, Launch, Library};
 
 use crate::body;
 
 /// Generates kernels for the marked nodes of a step and adds them to it.
 ///
 /// # Errors
-/// A marked node in a step for CUDA, whose executor is to come, or one that is not pointwise; what MLIR, LLVM or the linker refuse, at the step.
+/// A marked node that is not pointwise, or one in a step for CUDA that is not lowered; what MLIR, LLVM or the linker refuse, at the step.
 pub fn add<'c>(step: &mut Step, module: Op<'c>) -> Result<(), Diagnostic<'c>> {
     let nodes = ops::nodes_by_symbol(module);
     let mut marked: Vec<(usize, NodeOp<'c>, Elementwise)> = Vec::new();
@@ -28,10 +31,10 @@ pub fn add<'c>(step: &mut Step, module: Op<'c>) -> Result<(), Diagnostic<'c>> {
         if node.op().get("rk.kernel").is_none() {
             continue;
         }
-        if step.device != "cpu" {
-            // Its plan counts on a kernel without intermediates, so the calls would exceed it.
+        if step.device != "cpu" && step.layout.is_none() {
+            // The launch sequence of a lowered step is what queues kernels on a stream.
             let message = format!(
-                "'@{}' is fused, but a step for {} has no generated kernels yet",
+                "'@{}' is fused, and only a lowered step has kernels for {}; run --rk-lower",
                 node.symbol(),
                 step.device
             );
@@ -44,52 +47,108 @@ pub fn add<'c>(step: &mut Step, module: Op<'c>) -> Result<(), Diagnostic<'c>> {
             );
             Diagnostic::error(node.op().location(), message)
         })?;
-        marked.push((index, *node, elementwise));
+        // Nothing to launch: the calls make the tensors without elements.
+        if elementwise.elements() > 0 || step.device == "cpu" {
+            marked.push((index, *node, elementwise));
+        }
     }
-    let mut library = Requests::default();
+    let chip = step.layout.as_ref().map(|layout| chip(layout.chip.as_deref()));
+    let mut library = Code { target: chip.filter(|_| step.device != "cpu"), ..Code::default() };
     for (index, node, elementwise) in &marked {
         let tensors = |types: Vec<rk_dialect::Type<'c>>| {
             types.into_iter().map(|ty| body::spec(ty, node.op().location())).collect::<Result<Vec<_>, _>>()
         };
+        let refused = |error: KernelError| Diagnostic::error(node.op().location(), error.to_string());
+        let aside = library.launch(elementwise, None).map_err(refused)?;
+        let in_place = node.overwrites().map(|input| library.launch(elementwise, Some(input)));
         let signature = Signature::of(elementwise, None);
         step.nodes[*index].kernel = Some(Kernel {
-            aside: library.launch(elementwise, None),
-            in_place: node.overwrites().map(|input| library.launch(elementwise, Some(input))),
+            aside,
+            in_place: in_place.transpose().map_err(refused)?,
             inputs: tensors(node.inputs())?,
             outputs: tensors(node.outputs())?,
             rows: signature.rows.unsigned_abs(),
             row_elements: signature.row_elements.unsigned_abs(),
         });
     }
-    if !library.requests.is_empty() {
-        let made = cpu::library(&library.requests)
-            .map_err(|error| Diagnostic::error(module.location(), error.to_string()))?;
-        let elf = made.iter().map(|byte| format!("{byte:02x}")).collect();
-        step.library = Some(Library { level: cpu::LEVEL.to_owned(), elf });
+    if !marked.is_empty() {
+        let made = library.finish();
+        step.library = Some(made.map_err(|error| Diagnostic::error(module.location(), error.to_string()))?);
     }
     Ok(())
 }
 
-/// The functions of the library to be made.
-#[derive(Default)]
-struct Requests<'a> {
-    requests: Vec<Request<'a>>,
-    symbols: HashMap<String, String>,
+/// For which of the GPUs that code can be made for, given the one that the step was lowered for.
+fn chip(name: Option<&str>) -> Chip {
+    let number = name.and_then(|name| name.strip_prefix("sm_")?.parse::<u32>().ok());
+    if number.is_some_and(|number| number < 90) { Chip::Sm80 } else { Chip::Sm90 }
 }
 
-impl<'a> Requests<'a> {
-    /// A launch of this kernel, which is requested unless it is already.
-    fn launch(&mut self, body: &'a Elementwise, overwrites: Option<usize>) -> Launch {
-        let nameless = cpu::function(&Request { symbol: "k".into(), body, overwrites });
-        let next = format!("rk_kernel_{}", self.symbols.len());
-        let symbol = self.symbols.entry(nameless).or_insert_with(|| {
-            self.requests.push(Request { symbol: next.clone(), body, overwrites });
-            next
-        });
-        let buffers = Signature::of(body, overwrites).buffers.into_iter().map(|buffer| match buffer {
+/// libdevice, for kernels with exp and the like: `RK_LIBDEVICE`, or that of the triton wheel beside torch.
+fn libdevice() -> Option<PathBuf> {
+    let named = std::env::var_os("RK_LIBDEVICE").map(PathBuf::from);
+    let beside = || {
+        let torch = PathBuf::from(std::env::var_os("LIBTORCH")?).canonicalize().ok()?;
+        Some(torch.parent()?.join("triton/backends/nvidia/lib/libdevice.10.bc"))
+    };
+    named.or_else(beside).filter(|path| path.exists())
+}
+
+/// The library to be made.
+#[derive(Default)]
+struct Code<'a> {
+    /// `None`: the CPU.
+    target: Option<Chip>,
+    requests: Vec<Request<'a>>,
+    ptx: Vec<kernel::Ptx>,
+    /// Launches by the text of their kernels without a name.
+    known: HashMap<String, Launch>,
+}
+
+impl<'a> Code<'a> {
+    /// A launch of this kernel, which is made unless it is there already.
+    fn launch(&mut self, body: &'a Elementwise, overwrites: Option<usize>) -> Result<Launch, KernelError> {
+        let nameless = match self.target {
+            None => cpu::function(&Request { symbol: "k".into(), body, overwrites }),
+            Some(_) => cuda::function(body, overwrites, "k"),
+        };
+        if let Some(known) = self.known.get(&nameless) {
+            return Ok(known.clone());
+        }
+        let symbol = format!("rk_kernel_{}", self.known.len());
+        let buffers = Signature::of(body, overwrites).buffers;
+        let buffer = |buffer: Buffer| match buffer {
             Buffer::Input(index) => kernel::Buffer::Input(index as u32),
             Buffer::Output(index) => kernel::Buffer::Output(index as u32),
-        });
-        Launch { symbol: symbol.clone(), buffers: buffers.collect() }
+        };
+        let launch = match self.target {
+            None => {
+                self.requests.push(Request { symbol: symbol.clone(), body, overwrites });
+                Launch { symbol, buffers: buffers.into_iter().map(buffer).collect(), geometry: None }
+            }
+            Some(chip) => {
+                let library = Some(body).filter(|body| body.ulps() > 0).and_then(|_| libdevice());
+                let made = cuda::ptx(body, overwrites, &symbol, chip, library.as_deref())?;
+                let three =
+                    |numbers: [i64; 3]| numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+                self.ptx.push(kernel::Ptx { symbol: made.entry.clone(), text: made.text });
+                Launch {
+                    symbol: made.entry,
+                    buffers: made.parameters.into_iter().map(|index| buffer(buffers[index])).collect(),
+                    geometry: Some(Geometry { grid: three(made.grid), block: three(made.block) }),
+                }
+            }
+        };
+        self.known.insert(nameless, launch.clone());
+        Ok(launch)
+    }
+
+    fn finish(self) -> Result<Library, KernelError> {
+        let Some(chip) = self.target else {
+            let made = cpu::library(&self.requests)?;
+            let elf = made.iter().map(|byte| format!("{byte:02x}")).collect();
+            return Ok(Library { level: cpu::LEVEL.to_owned(), elf, ptx: vec![] });
+        };
+        Ok(Library { level: chip.name().to_owned(), elf: String::new(), ptx: self.ptx })
     }
 }

@@ -13,6 +13,7 @@ const SOURCES: &[&str] = &[
     "cc/arena.cpp",
     "cc/watch.cpp",
     "cc/device.cpp",
+    "cc/cuda.cpp",
     "cc/archive.cpp",
     "cc/interpret.cpp",
     "cc/record.cpp",

@@ -1,6 +1,6 @@
 //! Generated kernels of a step: loading the library, and one launch per run.
 //!
-//! The library is machine code from the step file, so a step file is trusted like a program. It is refused on a CPU that lacks
+//! On the CPU the library is a shared object, on a GPU its driver compiles PTX (`cuda`). The library is machine code from the step file, so a step file is trusted like a program. It is refused on a CPU that lacks
 //! an instruction set it was made for, before anything runs.
 //!
 //! Not here: the choice between a kernel and the ATen calls of a node (a step with kernels uses them;
@@ -10,14 +10,19 @@ use std::io::Write as _;
 
 use rk_step::kernel::{Buffer, Library};
 use rk_step::{Node, Run, Step, TensorSpec};
-use rk_torch::{KernelFn, Launch, Operator, Prepared, Value};
+use rk_torch::{Buffers, Device, KernelFn, Launch, Operator, Prepared, Value};
+
+use crate::cuda::{self, Modules};
 
 use crate::error::RuntimeError;
 use crate::prepare::Action;
 
 /// A loaded library of kernels. Launches made from it must not outlive it.
-pub(crate) struct Kernels {
-    library: libloading::Library,
+pub(crate) enum Kernels {
+    /// Machine code.
+    Cpu(libloading::Library),
+    /// PTX, compiled by the driver for this device.
+    Cuda(Modules, Device),
 }
 
 impl Kernels {
@@ -25,8 +30,11 @@ impl Kernels {
     ///
     /// # Errors
     /// When this CPU is not one that the code was made for, or the system refuses to load it.
-    pub fn load(step: &Step) -> Result<Option<Self>, RuntimeError> {
+    pub fn load(step: &Step, device: Device) -> Result<Option<Self>, RuntimeError> {
         let Some(library) = &step.library else { return Ok(None) };
+        if let Device::Cuda(_) = device {
+            return Ok(Some(Self::Cuda(Modules::load(library)?, device)));
+        }
         if let Some(missing) = missing(library) {
             return Err(RuntimeError::Device(format!(
                 "the generated kernels of the step are for {}, this CPU lacks {missing}; --kernels off runs without them",
@@ -40,7 +48,7 @@ impl Kernels {
         file.write_all(&library.bytes()).map_err(|e| refused(&e))?;
         // SAFETY: rk-kernels makes libraries without initializers. The file may go once it is mapped.
         let library = unsafe { libloading::Library::new(file.path()) }.map_err(|e| refused(&e))?;
-        Ok(Some(Self { library }))
+        Ok(Some(Self::Cpu(library)))
     }
 
     /// The actions of one run of a node with a kernel: fresh outputs, or the overwritten operand as output 0, and the launch.
@@ -51,11 +59,15 @@ impl Kernels {
         let Some(kernel) = &node.kernel else { return Ok(Vec::new()) };
         let mut actions = Vec::new();
         let taken = node.overwrites.filter(|_| run.overwrite).map(|input| run.inputs[input as usize].index());
-        let launch = kernel.in_place.as_ref().filter(|_| taken.is_some()).unwrap_or(&kernel.aside);
+        let launch = kernel.launch(taken.is_some());
+        let device = match self {
+            Self::Cpu(_) => Device::Cpu,
+            Self::Cuda(_, device) => *device,
+        };
         for (index, (spec, slot)) in kernel.outputs.iter().zip(&run.outputs).enumerate() {
             actions.push(match taken.filter(|_| index == 0) {
                 Some(from) => Action::Share { from, to: slot.index() },
-                None => allocation(spec, slot.index())
+                None => allocation(spec, slot.index(), device)
                     .map_err(|e| ("aten.empty_strided.default".to_owned(), e.message().to_owned()))?,
             });
         }
@@ -68,24 +80,39 @@ impl Kernels {
             }
         };
         let buffers: Vec<(usize, Vec<i64>)> = launch.buffers.iter().map(buffer).collect();
-        // SAFETY: the symbols of the library are kernels of this type, made for these layouts.
-        let launch = unsafe {
-            let symbol = self.library.get::<KernelFn>(launch.symbol.as_bytes());
-            let symbol = symbol.map_err(|e| (launch.symbol.clone(), e.to_string()))?;
-            Launch::new(*symbol, &buffers, kernel.rows as i64, kernel.row_elements as i64)
-        };
-        actions.push(Action::Launch(launch));
+        let buffers = Buffers::new(&buffers);
+        let refused = |message: String| (launch.symbol.clone(), message);
+        actions.push(match self {
+            // SAFETY: the symbols of the library are kernels of this type, made for these layouts.
+            Self::Cpu(library) => Action::Launch(unsafe {
+                let symbol = library.get::<KernelFn>(launch.symbol.as_bytes());
+                let symbol = symbol.map_err(|e| refused(e.to_string()))?;
+                Launch::new(*symbol, buffers, kernel.rows as i64, kernel.row_elements as i64)
+            }),
+            Self::Cuda(modules, _) => Action::Kernel(cuda::Kernel {
+                function: modules.function(&launch.symbol).map_err(|e| refused(e.to_string()))?,
+                geometry: launch.geometry.ok_or_else(|| refused("says nothing of its threads".into()))?,
+                buffers,
+            }),
+        });
         actions.extend(taken.map(Action::Clear));
         Ok(actions)
     }
 }
 
 /// Makes an output with its strides.
-fn allocation(spec: &TensorSpec, slot: usize) -> Result<Action, rk_torch::Error> {
+fn allocation(spec: &TensorSpec, slot: usize, device: Device) -> Result<Action, rk_torch::Error> {
     let list = |numbers: &[i64]| Value::List(numbers.iter().copied().map(Value::Int).collect());
     let (shape, strides) = (list(&spec.shape), list(&spec.full_strides()));
     let op = Operator::find("aten.empty_strided.default")?;
-    let args = [shape, strides, Value::Int(spec.dtype.torch_code()), Value::None, Value::None, Value::None];
+    let args = [
+        shape,
+        strides,
+        Value::Int(spec.dtype.torch_code()),
+        Value::None,
+        Value::Str(device.to_string()),
+        Value::None,
+    ];
     Prepared::new(op, &args, &[Some(slot)]).map(Action::Call)
 }
 

@@ -3,8 +3,11 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`machine`] | runs the program and measures its peak |
+//! | `pass` | one execution: segments in some order, with what they take |
+//! | `cuda` | the GPU side: kernels, events, the step as one graph |
 //! | `prepare` | turns the program into prepared calls, once |
 //! | `placed` | turns the addresses of a lowered step into launches of an arena |
+//! | `streams` | the streams of a lowered step, emulated in any order that their events allow |
 //! | [`tensors`] | makes arguments and constants from their description |
 //! | [`eager`] | runs the step before the rewrite: the archive, with autograd |
 //! | [`stepper`] | one interface for both |
@@ -19,14 +22,17 @@
 pub mod archive;
 pub mod check;
 pub mod compare;
+mod cuda;
 pub mod eager;
 mod error;
 mod kernels;
 pub mod machine;
+mod pass;
 mod placed;
 mod prepare;
 pub mod session;
 pub mod stepper;
+mod streams;
 pub mod tensors;
 pub mod timing;
 

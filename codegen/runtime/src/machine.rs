@@ -17,19 +17,21 @@
 //! addresses, gradients in a space behind it, and no tensor is allocated anywhere else while it runs; those that are, are
 //! counted. The peak is what the allocator saw in the arena, so it cannot exceed it. Making a machine of such a step runs it once on
 //! the heap, to learn which request of a kernel becomes which result, and puts buffers, inputs and the generator back. The results of a step
-//! lie in the arena, too: they hold until the next run. On a GPU addresses are not used yet: values come from torch's caching
-//! allocator there.
+//! lie in the arena, too: they hold until the next run.
 //!
 //! Not here: decisions (see `prepare`), where arguments come from (see `model`), comparison (see `compare`).
 
-use rk_step::{Account, Instr, OutputRole, Role, Step, account};
+use rk_step::queue::Pace;
+use rk_step::{Account, OutputRole, Role, Sequence, Step, account};
 use rk_torch::{Arena, Counts, Device, Operator, Parked, Prepared, Running, Slots, Value, memory};
 use tch::Tensor;
 
+use crate::cuda::Driver;
 use crate::error::RuntimeError;
 use crate::kernels::Kernels;
-use crate::prepare::{Action, Prepare, Segment, prepare};
-use crate::{placed, tensors};
+use crate::pass::{OnGpu, Pass, Places, Progress};
+use crate::prepare::{Prepare, Segment, prepare};
+use crate::{placed, streams, tensors};
 
 /// What one step took.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,8 +71,24 @@ pub struct Machine {
     states_are_counted: bool,
     parked: Option<Parked>,
     arena: Option<Arena>,
+    /// What a lowered step queues.
+    sequence: Option<Sequence>,
+    /// Positions in the program in the order of execution, when it is another one.
+    order: Option<Vec<usize>>,
+    /// The GPU that a lowered step runs on.
+    driver: Option<Driver>,
+    /// Whether it has run there, launch by launch.
+    has_run: bool,
+    /// What it leaves behind each time, once it is a graph.
+    replayed: Option<Replayed>,
     /// Behind the segments, whose launches point into it.
     _kernels: Option<Kernels>,
+}
+
+/// The results of a captured step, at the same addresses every time, and what it takes.
+struct Replayed {
+    results: Vec<(usize, Tensor)>,
+    measured: Measured,
 }
 
 impl Machine {
@@ -84,7 +102,7 @@ impl Machine {
             return Err(RuntimeError::Model(message));
         }
         let account = account(&step)?;
-        let kernels = Kernels::load(&step)?;
+        let kernels = Kernels::load(&step, device)?;
         let Prepare { segments, slots, kept } = prepare(&step, kernels.as_ref())?;
         let mut slots = Slots::new(slots)?;
         for (i, arg) in args.iter().enumerate() {
@@ -97,8 +115,16 @@ impl Machine {
         let state = device.generator_state()?;
         let states_are_counted = memory::read(device)?.current > before;
         drop(state);
-        let addresses = step.layout.as_ref().filter(|_| device == Device::Cpu);
-        let arena = addresses.map(|layout| placed::arena(&step, layout)).transpose()?;
+        let (mut arena, mut sequence, mut driver) = (None, None, None);
+        if let Some(layout) = &step.layout {
+            let launches = Sequence::of(&step, layout)?;
+            launches.check()?;
+            arena = Some(placed::arena(&step, layout, &launches, device)?);
+            if device != Device::Cpu {
+                driver = Some(Driver::new(device, launches.streams)?);
+            }
+            sequence = Some(launches);
+        }
         let parked = None;
         let mut machine = Self {
             step,
@@ -110,6 +136,11 @@ impl Machine {
             states_are_counted,
             parked,
             arena,
+            sequence,
+            order: None,
+            driver,
+            has_run: false,
+            replayed: None,
             _kernels: kernels,
         };
         machine.rehearse()?;
@@ -132,7 +163,7 @@ impl Machine {
         }
         let resident = memory::read(self.device)?.current;
         let rehearsed = arena.enter(true).map_err(Into::into);
-        let rehearsed = rehearsed.and_then(|mut running| self.run_segments(resident, Some(&mut running)));
+        let rehearsed = rehearsed.and_then(|mut running| self.execute(resident, Some(&mut running), None));
         self.arena = Some(arena);
         self.let_go(rehearsed.is_err())?;
         rehearsed?;
@@ -147,6 +178,22 @@ impl Machine {
         Ok(self.device.set_generator_state(&generator)?)
     }
 
+    /// From now on the streams of a lowered step run at this pace, as a device might. Values are the same at any pace, the peak is
+    /// not: launches that may overlap keep their values at the same time, all within the arena.
+    ///
+    /// # Errors
+    /// When the step is not lowered, and so has no streams, or runs on a GPU.
+    pub fn set_pace(&mut self, pace: Pace) -> Result<(), RuntimeError> {
+        let Some(sequence) = self.sequence.as_ref().filter(|_| self.driver.is_none()) else {
+            let only = "streams are emulated on the CPU only";
+            let lacks =
+                if self.driver.is_some() { only } else { "the step is not lowered, so it has no streams" };
+            return Err(RuntimeError::Device(lacks.into()));
+        };
+        self.order = Some(streams::order(&self.step, sequence, pace)?);
+        Ok(())
+    }
+
     /// The step that runs.
     pub fn step(&self) -> &Step {
         &self.step
@@ -154,18 +201,72 @@ impl Machine {
 
     /// Runs the step once. Its results stay until the next run.
     ///
+    /// On a GPU a lowered step is queued launch by launch the first time, captured into a graph the second time if it draws no
+    /// random numbers, and replayed from then on.
+    ///
     /// # Errors
     /// When an operator fails, named with instruction and node. The values made so far are let go.
     pub fn run(&mut self) -> Result<Measured, RuntimeError> {
         self.clear_results()?;
+        if self.driver.is_none() {
+            return self.run_once();
+        }
+        // What was queued before the step, on streams of others, and what will be after it.
+        self.device.synchronize()?;
+        let measured = self.on_gpu();
+        if let Some(driver) = &mut self.driver {
+            driver.make_current(None)?;
+        }
+        let measured = measured?;
+        self.device.synchronize()?;
+        Ok(measured)
+    }
+
+    fn on_gpu(&mut self) -> Result<Measured, RuntimeError> {
+        if let Some(replayed) = &self.replayed {
+            self.driver.as_ref().map_or(Ok(false), Driver::replay)?;
+            for (slot, tensor) in &replayed.results {
+                self.slots.set(*slot, tensor)?;
+            }
+            return Ok(replayed.measured.clone());
+        }
+        let random = self.step.nodes.iter().any(|node| node.random);
+        if !self.has_run || random {
+            let measured = self.run_once()?;
+            self.has_run = true;
+            return Ok(self.with_arena(measured));
+        }
+        self.driver.as_ref().map_or(Ok(()), Driver::begin_capture)?;
+        let captured = self.run_once();
+        if let Some(driver) = &mut self.driver {
+            driver.end_capture(captured.is_err())?;
+        }
+        let measured = self.with_arena(captured?);
+        let mut results = Vec::new();
+        for &slot in &self.kept {
+            results.extend(self.slots.get(slot)?.map(|tensor| (slot, tensor)));
+        }
+        self.driver.as_ref().map_or(Ok(false), Driver::replay)?;
+        self.replayed = Some(Replayed { results, measured: measured.clone() });
+        Ok(measured)
+    }
+
+    /// The arena counts as a whole on a GPU: torch's statistics see it as one block that was there before.
+    fn with_arena(&self, measured: Measured) -> Measured {
+        let arena = self.step.layout.as_ref().map_or(0, |layout| layout.arena_bytes);
+        Measured { peak_bytes: measured.peak_bytes + arena, excess: None, ..measured }
+    }
+
+    fn run_once(&mut self) -> Result<Measured, RuntimeError> {
         let resident = memory::read(self.device)?.current;
         let mut arena = self.arena.take();
+        let base = arena.as_ref().map(Arena::base);
         let result = match &mut arena {
             Some(arena) => match arena.enter(false) {
-                Ok(mut running) => self.run_segments(resident, Some(&mut running)),
+                Ok(mut running) => self.execute(resident, Some(&mut running), base),
                 Err(error) => Err(error.into()),
             },
-            None => self.run_segments(resident, None),
+            None => self.execute(resident, None, None),
         };
         self.arena = arena;
         self.let_go(result.is_err())?;
@@ -196,62 +297,50 @@ impl Machine {
         Ok(())
     }
 
-    fn run_segments(
+    fn execute(
         &mut self,
         resident: u64,
-        mut arena: Option<&mut Running<'_>>,
+        arena: Option<&mut Running<'_>>,
+        base: Option<usize>,
     ) -> Result<Measured, RuntimeError> {
-        let Self { step, device, slots, segments, parked, account, .. } = self;
-        let uncounted = if self.states_are_counted { 0 } else { step.generator_bytes() };
-        let mut measured = Measured { resident_bytes: resident, ..Measured::default() };
-        let (mut peak, mut peak_at) = (0u64, None);
-        let mut excess: Option<(usize, u64)> = None;
-        let mut launch = 0;
-        for segment in segments.iter() {
-            if segment.measured {
-                memory::reset_peak(*device)?;
-                if let Some(arena) = &mut arena {
-                    arena.begin(launch)?;
-                }
-            }
-            for (k, action) in segment.actions.iter().enumerate() {
-                let done = match action {
-                    Action::Call(call) => call.run(slots),
-                    Action::Launch(launch) => launch.run(slots),
-                    Action::Clear(slot) => slots.clear(*slot),
-                    Action::Share { from, to } => slots.copy(*from, *to),
-                    Action::Save(slot) => device.generator_state().and_then(|s| slots.set(*slot, &s)),
-                    Action::Replay(slot) => replay(*device, slots, *slot, parked),
-                    Action::PutBack => parked.take().map_or(Ok(()), Parked::put_back),
-                };
-                done.map_err(|e| failed(step, segment, Some(k), e.message()))?;
-            }
-            if segment.measured {
-                if let Some(arena) = &mut arena {
-                    arena.end(slots).map_err(|e| failed(step, segment, None, e.message()))?;
-                    launch += 1;
-                }
-                let seen = memory::read(*device)?.peak + segment.states * uncounted;
-                let aside = resident + segment.gradient_bytes;
-                let used = seen.saturating_sub(aside);
-                if used > peak {
-                    (peak, peak_at) = (used, Some(segment.instr));
-                }
-                let planned = account.during.get(segment.instr).copied().unwrap_or(u64::MAX);
-                if used > planned && excess.is_none_or(|(_, by)| used - planned > by) {
-                    excess = Some((segment.instr, used - planned));
-                }
-            }
-        }
-        measured.counts = arena.map(|arena| arena.counts());
-        measured.peak_bytes = peak;
-        measured.peak_node = peak_at.map_or(String::new(), |i| node_name(step, i));
-        measured.excess = excess.map(|(i, by)| Excess {
-            node: node_name(step, i),
-            planned_bytes: account.during[i],
-            measured_bytes: account.during[i] + by,
+        let uncounted = if self.states_are_counted { 0 } else { self.step.generator_bytes() };
+        let Self { step, device, slots, segments, parked, account, sequence, order, driver, .. } = self;
+        let placed = sequence.as_ref().zip(step.layout.as_ref()).zip(base);
+        let places = placed.map(|((sequence, layout), arena)| {
+            let gradients = arena + placed::gradient_offset(step, layout) as usize;
+            Places { sequence, arena, gradients }
         });
-        Ok(measured)
+        let rehearses = arena.is_some() && base.is_none();
+        let mut pass = Pass {
+            step,
+            device: *device,
+            slots,
+            segments,
+            parked,
+            account,
+            arena,
+            places,
+            uncounted,
+            resident,
+            planned: order.is_none(),
+            progress: Progress::default(),
+        };
+        // Behind the program comes the epilogue.
+        let epilogue = segments.len() - 1;
+        match (&*order, &*sequence, driver) {
+            (_, Some(sequence), Some(driver)) => {
+                let mut queue = OnGpu { pass: &mut pass, driver, next: 0, one_by_one: rehearses };
+                sequence.enqueue(&mut queue)?;
+                let rest = queue.next;
+                driver.make_current(Some(0))?;
+                (rest..=epilogue).try_for_each(|at| pass.segment(at, None))?;
+            }
+            (Some(order), ..) if !rehearses => {
+                order.iter().copied().chain([epilogue]).try_for_each(|at| pass.segment(at, None))?;
+            }
+            _ => (0..=epilogue).try_for_each(|at| pass.segment(at, None))?,
+        }
+        Ok(pass.end())
     }
 
     /// The tensor of result `i` of the step; `None` when it is undefined.
@@ -289,52 +378,5 @@ impl Machine {
             Prepared::new(add, &args, &[None])?.run(&mut self.slots)?;
         }
         Ok(())
-    }
-}
-
-fn replay(
-    device: Device,
-    slots: &Slots,
-    slot: usize,
-    parked: &mut Option<Parked>,
-) -> Result<(), rk_torch::Error> {
-    let state = slots.get(slot)?.ok_or_else(|| rk_torch::Error::new("the saved generator state is gone"))?;
-    *parked = Some(device.park_generator()?);
-    device.set_generator_state(&state)
-}
-
-fn node_name(step: &Step, instr: usize) -> String {
-    match step.program.instrs.get(instr) {
-        Some(Instr::Run(run)) => step.nodes[run.node.index()].name.clone(),
-        _ => "epilogue".into(),
-    }
-}
-
-/// The error of a failing action, with the operator's name when the action is a call of the body; without an action, the
-/// error of the whole launch.
-fn failed(step: &Step, segment: &Segment, action: Option<usize>, message: &str) -> RuntimeError {
-    let until = action.map_or(0, |action| action + 1);
-    let calls = segment.actions[..until].iter().filter(|a| matches!(a, Action::Call(_))).count();
-    let ops = match step.program.instrs.get(segment.instr) {
-        Some(Instr::Run(run)) => {
-            let node = &step.nodes[run.node.index()];
-            if let Some(kernel) = &node.kernel {
-                return RuntimeError::Execution {
-                    place: format!(
-                        "program[{}] {:?}: kernel {}",
-                        segment.instr, node.name, kernel.aside.symbol
-                    ),
-                    message: message.lines().next().unwrap_or_default().to_owned(),
-                };
-            }
-            let cloned = usize::from(node.overwrites.is_some() && !run.overwrite);
-            node.ops.get(calls.wrapping_sub(1 + cloned))
-        }
-        _ => step.program.epilogue.get(calls.wrapping_sub(1)),
-    };
-    let op = ops.map_or(String::new(), |call| format!(": {}", call.op));
-    RuntimeError::Execution {
-        place: format!("program[{}] {:?}{op}", segment.instr, node_name(step, segment.instr)),
-        message: message.lines().next().unwrap_or_default().to_owned(),
     }
 }

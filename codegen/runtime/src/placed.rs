@@ -1,29 +1,41 @@
 //! A layout as the arena needs it: for each launch, where its results go and what is free meanwhile.
 //!
 //! Free is whatever no living value occupies, not only the planned workspace: the plan is tight at the peak alone, and a kernel
-//! that asks for a little more than it did when its cost was measured does no harm elsewhere.
+//! that asks for a little more than it did when its cost was measured does no harm elsewhere. A launch that another stream's may
+//! accompany has its planned workspace and nothing else: what is free to one would be free to both.
 
 use std::ops::Range;
 
 use rk_step::layout::{Occupied, occupied};
-use rk_step::{Instr, Layout, Space, Step};
-use rk_torch::{Arena, Place};
+use rk_step::{Instr, Layout, Sequence, Space, Step};
+use rk_torch::{Arena, Device, Place};
 
+use crate::cuda;
 use crate::error::RuntimeError;
 
 /// The arena of a lowered step, with one launch per run of the program and one more for the epilogue, which only makes views.
 ///
 /// # Errors
 /// When there is too little memory.
-pub(crate) fn arena(step: &Step, layout: &Layout) -> Result<Arena, RuntimeError> {
-    let gradients = layout.arena_bytes.next_multiple_of(step.alignment);
+pub(crate) fn arena(
+    step: &Step,
+    layout: &Layout,
+    sequence: &Sequence,
+    device: Device,
+) -> Result<Arena, RuntimeError> {
+    let gradients = gradient_offset(step, layout);
     let bytes = gradients.saturating_add(layout.gradient_bytes);
-    if let Some(available) = available_memory().filter(|&available| available < bytes) {
+    let available = match device {
+        Device::Cpu => available_memory(),
+        Device::Cuda(_) => Some(cuda::available_memory()?),
+    };
+    if let Some(available) = available.filter(|&available| available < bytes) {
         return Err(RuntimeError::Device(format!(
-            "too little memory: the step needs {bytes} bytes for its arena and gradients, this machine has {available} left"
+            "too little memory: the step needs {bytes} bytes for its arena and gradients, {} has {available} left",
+            if device == Device::Cpu { "this machine".to_owned() } else { device.to_string() },
         )));
     }
-    let mut arena = Arena::new(bytes)?;
+    let mut arena = Arena::new(bytes, device)?;
     let offset_of = |place: &rk_step::Place| match place.space {
         Space::Arena => place.offset,
         Space::Gradients => gradients + place.offset,
@@ -34,7 +46,7 @@ pub(crate) fn arena(step: &Step, layout: &Layout) -> Result<Arena, RuntimeError>
         .into_iter()
         .filter(|one| one.space == Space::Arena && one.slot.is_some())
         .collect();
-    let mut launches = layout.launches.iter();
+    let mut launches = layout.launches.iter().zip(sequence.accompanied());
     for (at, instr) in step.program.instrs.iter().enumerate() {
         let Instr::Run(run) = instr else { continue };
         let node = &step.nodes[run.node.index()];
@@ -43,13 +55,25 @@ pub(crate) fn arena(step: &Step, layout: &Layout) -> Result<Arena, RuntimeError>
         let mut results: Vec<Place> =
             run.outputs.iter().zip(&node.outputs).map(|(slot, output)| place(*slot, output.bytes)).collect();
         results.extend(run.state_out.map(|slot| place(slot, step.generator_bytes())));
-        let workspace = launches.next().map_or(0, |launch| launch.workspace_offset);
+        let (workspace, accompanied) = launches.next().map_or((0..0, false), |(launch, accompanied)| {
+            let from = launch.workspace_offset;
+            (from..from + launch.workspace_bytes.next_multiple_of(step.alignment), accompanied)
+        });
+        if accompanied {
+            arena.add_launch(&results, &[workspace])?;
+            continue;
+        }
         let live = values.iter().filter(|one| one.from <= at && at <= one.to);
         let taken = live.map(|one| one.offset..one.offset + one.bytes.next_multiple_of(step.alignment));
-        arena.add_launch(&results, &free(taken.collect(), layout.arena_bytes, workspace))?;
+        arena.add_launch(&results, &free(taken.collect(), layout.arena_bytes, workspace.start))?;
     }
     arena.add_launch(&[], &[])?;
     Ok(arena)
+}
+
+/// Where the gradient space begins, behind the arena proper in one block.
+pub(crate) fn gradient_offset(step: &Step, layout: &Layout) -> u64 {
+    layout.arena_bytes.next_multiple_of(step.alignment)
 }
 
 /// Bytes that the system can still give, as Linux estimates them; mapping alone would never fail.

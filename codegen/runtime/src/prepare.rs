@@ -12,6 +12,7 @@ use rk_step::account::gradient_slots;
 use rk_step::{ArgValue, Call, Instr, Node, OutputRole, Run, Step};
 use rk_torch::{Launch, Operator, Prepared, Value};
 
+use crate::cuda;
 use crate::error::RuntimeError;
 use crate::kernels::Kernels;
 
@@ -19,8 +20,10 @@ use crate::kernels::Kernels;
 pub(crate) enum Action {
     /// Runs an operator.
     Call(Prepared),
-    /// Runs a generated kernel.
+    /// Runs a generated kernel on the CPU.
     Launch(Launch),
+    /// Queues a generated kernel on a GPU.
+    Kernel(cuda::Kernel),
     /// Lets `to` share what `from` holds.
     Share { from: usize, to: usize },
     /// Lets go of what a slot holds.
@@ -39,12 +42,12 @@ pub(crate) struct Segment {
     pub instr: usize,
     /// In order. Calls carry nothing else, their place is found by counting when one fails.
     pub actions: Vec<Action>,
-    /// Is this a run, whose peak is measured?
-    pub measured: bool,
-    /// Bytes of live values whose storage becomes a gradient, once this instruction is done.
-    pub gradient_bytes: u64,
-    /// Number of saved generator states once this instruction is done.
-    pub states: u64,
+    /// Is this a run, or the epilogue, whose peak is measured? Then which launch of the arena.
+    pub launch: Option<usize>,
+    /// How the bytes of live values whose storage becomes a gradient change by this instruction.
+    pub gradient_bytes: i64,
+    /// How the number of saved generator states changes.
+    pub states: i64,
 }
 
 /// The whole program, prepared.
@@ -61,18 +64,19 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
     let base = step.program.slots as usize;
     let mut slots = base;
     let gradient = gradient_slots(step)?;
-    let mut live = vec![0u64; base];
+    let mut live = vec![0i64; base];
     let mut alive = vec![false; base];
     let differentiates = step.outputs.iter().any(|o| o.role == OutputRole::Loss);
     let mut segments = Vec::with_capacity(step.program.instrs.len() + 1);
-    let (mut gradient_bytes, mut states) = (0u64, 0u64);
+    let mut launches = 0;
     let mut is_state = vec![false; base];
     for (i, instr) in step.program.instrs.iter().enumerate() {
         let mut gone = Vec::new();
+        let (mut gradient_bytes, mut states) = (0i64, 0i64);
         let mut segment = match instr {
             Instr::Drop(slot) => {
                 gone.push(slot.index());
-                states -= u64::from(is_state[slot.index()]);
+                states -= i64::from(is_state[slot.index()]);
                 Segment::new(i, vec![Action::Clear(slot.index())])
             }
             Instr::Run(run) => {
@@ -83,8 +87,8 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
                 for (output, slot) in node.outputs.iter().zip(&run.outputs) {
                     alive[slot.index()] = true;
                     if gradient[slot.index()] {
-                        live[slot.index()] = output.bytes;
-                        gradient_bytes += output.bytes;
+                        live[slot.index()] = output.bytes as i64;
+                        gradient_bytes += output.bytes as i64;
                     }
                 }
                 if let Some(slot) = run.state_out {
@@ -102,7 +106,8 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
                     RuntimeError::Execution { place, message }
                 })?;
                 slots = slots.max(base + used);
-                Segment { measured: true, ..Segment::new(i, actions) }
+                launches += 1;
+                Segment { launch: Some(launches - 1), ..Segment::new(i, actions) }
             }
         };
         for slot in gone {
@@ -123,14 +128,14 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
         results.into_iter().flatten().for_each(|r| alive[r] = true);
     }
     let end = Segment::new(step.program.instrs.len(), actions);
-    segments.push(Segment { measured: true, gradient_bytes, states, ..end });
+    segments.push(Segment { launch: Some(launches), ..end });
     let kept = (step.resident() as usize..base).filter(|&s| alive[s]).collect();
     Ok(Prepare { segments, slots, kept })
 }
 
 impl Segment {
     fn new(instr: usize, actions: Vec<Action>) -> Self {
-        Self { instr, actions, measured: false, gradient_bytes: 0, states: 0 }
+        Self { instr, actions, launch: None, gradient_bytes: 0, states: 0 }
     }
 }
 

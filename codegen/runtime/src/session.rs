@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rk_step::queue::Pace;
 use rk_step::{Instr, Step, original};
 use rk_torch::{Device, memory};
 use tch::Tensor;
@@ -46,6 +47,8 @@ pub struct Options {
     pub repeat: usize,
     /// Whether nodes with a generated kernel run it; without, they run their ATen calls, which may take more memory.
     pub kernels: bool,
+    /// Another order for the streams of a lowered step on the CPU (`Machine::set_pace`).
+    pub pace: Option<Pace>,
     /// Seed of synthesized arguments and of the generator; `None`: the recorded seed, 0 without a source.
     pub seed: Option<u64>,
 }
@@ -62,6 +65,7 @@ impl Default for Options {
             warmup: 1,
             repeat: 3,
             kernels: true,
+            pace: None,
             seed,
         }
     }
@@ -138,6 +142,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         }
     };
     let mut ours = Program::new(Machine::new(step.clone(), &start()?, device)?);
+    options.pace.map_or(Ok(()), |pace| ours.machine.set_pace(pace))?;
     let mut original = match checked {
         true => {
             let before = Step { program: original(&step)?, layout: None, ..step.without_kernels() };

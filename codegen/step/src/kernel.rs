@@ -1,24 +1,38 @@
 //! Generated kernels in a step file: machine code, and how a node is launched with it.
 //!
-//! The code is a shared object as `rk-kernels` makes it, in hexadecimal. A node with a kernel still has its ATen calls: both
-//! compute the same bits, and `rk-run --kernels off` uses the calls. Its planned workspace is that of the kernel, which has no
-//! intermediates.
+//! The code is what `rk-kernels` makes: for the CPU one shared object, in hexadecimal, for a GPU the text of one PTX module per
+//! kernel, which its driver compiles. A node with a kernel still has its ATen calls, and `rk-run --kernels off` uses them (on the
+//! CPU both compute the same bits). Its planned workspace is that of the kernel, which has no intermediates.
 //!
 //! Not here: loading and calling (see `rk-runtime`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
-use crate::model::{Node, Step, TensorSpec};
+use crate::model::{Node, Run, Slot, Step, TensorSpec};
 
-/// The machine code of all kernels of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The code of all kernels of a step: a shared object or PTX.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Library {
-    /// The least CPU that can run it, as LLVM and gcc name it: `x86-64-v3`.
+    /// The least processor that can run it, as LLVM and gcc name it (`x86-64-v3`), or CUDA (`sm_90`).
     pub level: String,
-    /// A shared object, in hexadecimal.
+    /// A shared object, in hexadecimal; for the CPU.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub elf: String,
+    /// Modules with one entry each; for CUDA.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ptx: Vec<Ptx>,
+}
+
+/// One kernel for a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ptx {
+    /// Its entry.
+    pub symbol: String,
+    /// The module.
+    pub text: String,
 }
 
 impl Library {
@@ -48,14 +62,34 @@ pub struct Kernel {
     pub row_elements: u64,
 }
 
+impl Kernel {
+    /// The function that a run calls which does or does not overwrite.
+    pub fn launch(&self, overwrite: bool) -> &Launch {
+        self.in_place.as_ref().filter(|_| overwrite).unwrap_or(&self.aside)
+    }
+}
+
 /// One function of the library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
-    /// `void symbol(void *const *buffers, int64_t begin, int64_t end)`.
+    /// On the CPU `void symbol(void *const *buffers, int64_t begin, int64_t end)`; on CUDA every buffer is one parameter.
     pub symbol: String,
     /// Whose addresses it takes, in order.
     pub buffers: Vec<Buffer>,
+    /// How many threads; on CUDA only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geometry: Option<Geometry>,
+}
+
+/// The threads of a launch on a GPU, in x, y and z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Geometry {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads of a block.
+    pub block: [u32; 3],
 }
 
 /// A tensor of the node.
@@ -66,6 +100,16 @@ pub enum Buffer {
     Input(u32),
     /// An output.
     Output(u32),
+}
+
+impl Buffer {
+    /// The slot that this is in a run. The indices of a valid step exist.
+    pub fn slot(self, run: &Run) -> Slot {
+        match self {
+            Self::Input(index) => run.inputs[index as usize],
+            Self::Output(index) => run.outputs[index as usize],
+        }
+    }
 }
 
 impl Step {
@@ -87,8 +131,11 @@ pub(crate) fn validate(step: &Step) -> Result<(), Invalid> {
     if let Some(library) = &step.library {
         let digits =
             library.elf.len().is_multiple_of(2) && library.elf.bytes().all(|b| b.is_ascii_hexdigit());
-        if !digits || !library.elf.starts_with("7f454c46") {
-            return at("library", "is no shared object in hexadecimal".into());
+        match (step.device.starts_with("cuda"), library.ptx.is_empty()) {
+            (false, true) if digits && library.elf.starts_with("7f454c46") => {}
+            (false, true) => return at("library", "is no shared object in hexadecimal".into()),
+            (true, false) if library.elf.is_empty() && library.level.starts_with("sm_") => {}
+            _ => return at("library", format!("is not for {}", step.device)),
         }
     }
     for (index, node) in step.nodes.iter().enumerate() {
@@ -102,9 +149,7 @@ pub(crate) fn validate(step: &Step) -> Result<(), Invalid> {
 }
 
 fn kernel_of(step: &Step, node: &Node, kernel: &Kernel) -> Result<(), String> {
-    if step.library.is_none() {
-        return Err("the step has no library".into());
-    }
+    let Some(library) = &step.library else { return Err("the step has no library".into()) };
     if kernel.inputs.len() != node.inputs as usize || kernel.outputs.len() != node.outputs.len() {
         return Err("has other inputs or outputs than the node".into());
     }
@@ -115,9 +160,20 @@ fn kernel_of(step: &Step, node: &Node, kernel: &Kernel) -> Result<(), String> {
     if node.random || node.once || kernel.in_place.is_some() != node.overwrites.is_some() {
         return Err("does not fit what the node overwrites or draws".into());
     }
+    let cuda = step.device.starts_with("cuda");
     for launch in std::iter::once(&kernel.aside).chain(&kernel.in_place) {
         if launch.symbol.is_empty() || launch.symbol.contains('\0') {
             return Err("has no symbol".into());
+        }
+        let threads = |of: &Geometry| {
+            let block = of.block.iter().map(|&n| u64::from(n)).product::<u64>();
+            of.grid.iter().all(|&n| n > 0) && (1..=1024).contains(&block)
+        };
+        if launch.geometry.is_some() != cuda || !launch.geometry.as_ref().is_none_or(threads) {
+            return Err(format!("launches {:?} with threads that {} has not", launch.symbol, step.device));
+        }
+        if cuda && !library.ptx.iter().any(|one| one.symbol == launch.symbol) {
+            return Err(format!("launches {:?}, which is not in the library", launch.symbol));
         }
         for buffer in &launch.buffers {
             let known = match buffer {

@@ -13,6 +13,8 @@
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
 //! | [`layout`] | addresses of a lowered step, and their check (S7) |
+//! | [`sequence`] | what a lowered step queues: launches, streams, addresses, waits |
+//! | [`queue`] | whatever has streams, and an emulation of it |
 //! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |
 //! | [`mod@explain`] | the program as text, one line per instruction |
 //!
@@ -27,6 +29,8 @@ pub mod kernel;
 pub mod layout;
 pub mod model;
 pub mod origin;
+pub mod queue;
+pub mod sequence;
 pub mod validate;
 pub mod value;
 
@@ -40,4 +44,6 @@ pub use model::{
     Program, Role, Run, Slot, Source, Step, TensorSpec,
 };
 pub use origin::{Origin, original, origins};
+pub use queue::Queue;
+pub use sequence::Sequence;
 pub use value::ArgValue;

@@ -20,6 +20,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -60,8 +61,10 @@ thread_local uint64_t team = 0; // the thread for whose step this one works
 struct RkArena {
   char* base = nullptr;
   size_t bytes = 0;
-  void* mapping = nullptr;
+  c10::Device device{c10::DeviceType::CPU};
+  void* mapping = nullptr; // on the CPU
   size_t mapped = 0;
+  c10::DataPtr block; // on a GPU: one allocation
   std::vector<Run> runs;
 
   std::mutex lock; // guards all below
@@ -91,6 +94,7 @@ std::atomic<RkArena*> active{nullptr};
 std::atomic<uint64_t> at_work{0};
 // What was allocated elsewhere since the step began, by whatever thread.
 std::atomic<int64_t> missed{0};
+std::atomic<c10::DeviceType> counted{c10::DeviceType::CPU};
 
 // All arenas by their addresses. Few, and looked up for every block that is freed while there are any.
 std::mutex registry_lock;
@@ -147,7 +151,7 @@ void learn(RkArena& arena, RkSlots& slots) {
   for (size_t j = 0; j < run.outputs.size(); ++j) {
     const Output& output = run.outputs[j];
     const at::Tensor& tensor = tensor_at(slots, output.slot);
-    if (!tensor.defined() || output.bytes == 0) continue;
+    if (!tensor.defined() || output.bytes == 0 || tensor.device().type() != arena.device.type()) continue;
     const int64_t block = arena.watch->last_at(tensor.storage().data());
     if (block < 0 || blocks[static_cast<size_t>(block)].bytes != output.bytes) continue;
     Request& request = run.requests[static_cast<size_t>(block)];
@@ -200,16 +204,44 @@ at::Tensor made_at(RkArena& arena, const Misplaced& from) {
   return tensor;
 }
 
+// The deleter of a tensor that was put into the arena without a request.
+void leave(void* place) {
+  int64_t bytes = 0;
+  rk::arena_give(place, bytes);
+}
+
+// On a GPU the bytes are copied there on the stream of the launch. Where the two overlap the order of the copy matters, so such a
+// step is refused.
+at::Tensor moved_to(RkArena& arena, const Output& output, const at::Tensor& from) {
+  const auto* source = static_cast<const char*>(from.storage().data());
+  TORCH_CHECK(source + output.bytes <= output.place || output.place + output.bytes <= source, "a result of ", output.bytes, " bytes was made over a part of its own place");
+  {
+    std::lock_guard<std::mutex> guard(arena.lock);
+    arena.live[output.place] = output.bytes;
+    arena.moved += 1;
+  }
+  c10::DataPtr data(output.place, output.place, &leave, arena.device);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), output.bytes, std::move(data), nullptr, false);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), from.key_set(), from.dtype());
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
+  tensor.copy_(from);
+  return tensor;
+}
+
 void settle(RkArena& arena, RkSlots& slots) {
   std::vector<Misplaced> misplaced;
   for (const Output& output : arena.run->outputs) {
     at::Tensor& tensor = tensor_at(slots, output.slot);
-    if (output.bytes == 0 || !tensor.defined()) continue;
+    if (output.bytes == 0 || !tensor.defined() || tensor.device().type() != arena.device.type()) continue;
     const auto& storage = tensor.storage();
     const auto made = static_cast<int64_t>(storage.nbytes());
     TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
     if (storage.data() == output.place) continue;
     const auto* from = static_cast<const char*>(storage.data());
+    if (arena.device.is_cuda()) {
+      tensor = moved_to(arena, output, tensor);
+      continue;
+    }
     misplaced.push_back({&output, {from, from + made}, tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), tensor.key_set(), tensor.dtype()});
   }
   // All are taken out before any is put in its place: two may have changed places.
@@ -260,10 +292,10 @@ const Request* RkArena::expected(int64_t size) {
 
 namespace rk {
 
-void* arena_take(size_t bytes) {
+void* arena_take(size_t bytes, c10::DeviceType device) {
   if (!works_for_the_step()) return nullptr;
   RkArena* arena = active.load(std::memory_order_acquire);
-  if (arena->rehearsing) return nullptr;
+  if (arena->rehearsing || arena->device.type() != device) return nullptr;
   std::lock_guard<std::mutex> guard(arena->lock);
   TORCH_CHECK(arena->run != nullptr, "asks for ", bytes, " bytes outside of a launch");
   const auto size = static_cast<int64_t>(bytes);
@@ -284,7 +316,10 @@ void* arena_take(size_t bytes) {
   return place;
 }
 
-void arena_missed() { missed.fetch_add(1, std::memory_order_relaxed); }
+void arena_missed(c10::DeviceType device) {
+  // What a step on a GPU allocates on the CPU (numbers, states of the generator) is no memory of the device.
+  if (device == counted.load(std::memory_order_relaxed)) missed.fetch_add(1, std::memory_order_relaxed);
+}
 
 bool arena_give(void* data, int64_t& bytes) {
   RkArena* arena = arena_of(data);
@@ -311,10 +346,22 @@ bool arena_give(void* data, int64_t& bytes) {
 
 extern "C" {
 
-const char* rk_arena_new(size_t bytes, RkArena** out) {
+const char* rk_arena_new(size_t bytes, int32_t type, int32_t index, RkArena** out) {
   return rk::guarded([&] {
     auto arena = std::make_unique<RkArena>();
     arena->bytes = std::max<size_t>(bytes, 1);
+    if (type == 1) {
+      arena->device = c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+      const c10::impl::VirtualGuardImpl guard(arena->device.type());
+      guard.setDevice(arena->device);
+      arena->block = c10::GetAllocator(arena->device.type())->allocate(arena->bytes);
+      arena->base = static_cast<char*>(arena->block.get());
+      std::lock_guard<std::mutex> lock(registry_lock);
+      registry.push_back(arena.get());
+      registered.store(registry.size(), std::memory_order_release);
+      *out = arena.release();
+      return;
+    }
     // Room to start at a huge page: a large arena is walked all over, and small pages cost misses of the TLB.
     const bool huge = bytes >= 2 * kHugePage;
     arena->mapped = arena->bytes + (huge ? kHugePage : 0);
@@ -331,6 +378,8 @@ const char* rk_arena_new(size_t bytes, RkArena** out) {
     *out = arena.release();
   });
 }
+
+void* rk_arena_base(const RkArena* arena) { return arena->base; }
 
 void rk_arena_free(RkArena* arena) {
   {
@@ -364,6 +413,7 @@ const char* rk_arena_enter(RkArena* arena, bool rehearse) {
     arena->watch.reset();
     arena->placed = arena->moved = 0;
     missed.store(0, std::memory_order_relaxed);
+    counted.store(arena->device.type(), std::memory_order_relaxed);
     active.store(arena, std::memory_order_release);
     at_work.store(own, std::memory_order_release);
   });
@@ -384,7 +434,7 @@ const char* rk_arena_begin(RkArena* arena, size_t run) {
     arena->run = &arena->runs[run];
     arena->claimed.assign(arena->run->requests.size(), false);
     arena->taken.clear();
-    if (arena->rehearsing) arena->watch.emplace(&works_for_the_step);
+    if (arena->rehearsing) arena->watch.emplace(&works_for_the_step, arena->device.type());
   });
 }
 

@@ -1,4 +1,4 @@
-// Generators and devices. CUDA is never linked: libtorch_cuda is loaded by name, and all later calls go through
+// Generators and devices. CUDA is never linked: libtorch_cuda is loaded by name (cuda.cpp), and all later calls go through
 // the registries of libc10 and libtorch_cpu.
 #include "common.h"
 
@@ -8,8 +8,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-
-#include <dlfcn.h>
 
 namespace {
 
@@ -95,19 +93,6 @@ const char* rk_generator_unpark(int32_t type, int32_t index, const RkParked* par
 }
 
 void rk_parked_free(RkParked* parked) { delete parked; }
-
-const char* rk_cuda_load(const char* folder, int32_t* devices) {
-  return rk::guarded([&] {
-    const std::string path = std::string(folder) + "/libtorch_cuda.so";
-    // Global, because its own registration code and later libraries look symbols up by name.
-    if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-      const char* why = dlerror();
-      TORCH_CHECK(false, "cannot load libtorch_cuda.so: ", why == nullptr ? "unknown reason" : why);
-    }
-    *devices = static_cast<int32_t>(at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0);
-    if (*devices > 0) at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-  });
-}
 
 const char* rk_device_synchronize(int32_t type, int32_t index) {
   return rk::guarded([&] {

@@ -86,6 +86,8 @@ typedef void (*RkKernel)(void* const* buffers, int64_t begin, int64_t end);
 // Runs a kernel on the tensors in `slots[buffers[0..n]]`, its rows divided among libtorch's threads in parts of at least
 // `grain` rows. `layouts` has for each buffer: element type, number of dimensions, sizes, strides; another layout is refused.
 const char* rk_launch(RkKernel kernel, const RkSlots* slots, const int32_t* buffers, size_t n, const int64_t* layouts, int64_t rows, int64_t grain);
+// The addresses of these tensors, whose layouts are checked likewise.
+const char* rk_addresses(const RkSlots* slots, const int32_t* buffers, size_t n, const int64_t* layouts, void** out);
 
 // ---- memory.cpp
 // Makes the counting allocator torch's CPU allocator; idempotent. Earlier tensors keep their own allocator.
@@ -108,8 +110,10 @@ struct RkGap {
   int64_t to;
 };
 struct RkArena; // memory of a lowered step, and what its launches may do with it
-// Maps `bytes` bytes. The gradients lie behind the arena proper.
-const char* rk_arena_new(size_t bytes, RkArena** out);
+// Maps `bytes` bytes on the CPU (type 0), or makes one allocation of a GPU (type 1). The gradients lie behind the arena proper.
+const char* rk_arena_new(size_t bytes, int32_t type, int32_t index, RkArena** out);
+// Its first byte.
+void* rk_arena_base(const RkArena* arena);
 // Lets the arena go, once the last tensor in it has gone.
 void rk_arena_free(RkArena* arena);
 // Declares the next launch: its results, and what is free while it runs, its workspace first.
@@ -133,8 +137,6 @@ const char* rk_generator_set(int32_t type, int32_t index, const at::Tensor* stat
 const char* rk_generator_park(int32_t type, int32_t index, RkParked** out);
 const char* rk_generator_unpark(int32_t type, int32_t index, const RkParked* parked);
 void rk_parked_free(RkParked* parked);
-// Loads libtorch_cuda from `folder` and says how many devices there are.
-const char* rk_cuda_load(const char* folder, int32_t* devices);
 // Waits for everything queued on the device.
 const char* rk_device_synchronize(int32_t type, int32_t index);
 // The caching allocator's requested bytes: now, and at most since the last reset.
@@ -142,6 +144,18 @@ const char* rk_cuda_memory(int32_t index, int64_t* current, int64_t* peak);
 const char* rk_cuda_reset_peak(int32_t index);
 // Number of threads that operators use; 0 asks only.
 const char* rk_threads(int32_t set, int32_t* out);
+
+// ---- cuda.cpp
+// Loads libtorch_cuda from `folder`, makes its allocator one that places, and says how many devices there are.
+const char* rk_cuda_load(const char* folder, int32_t* devices);
+struct RkStreams; // streams of a GPU
+// `n` streams of this GPU, from torch's pool.
+const char* rk_streams_new(int32_t index, size_t n, RkStreams** out);
+void rk_streams_free(RkStreams* streams);
+// The driver's handle of a stream.
+const char* rk_streams_handle(const RkStreams* streams, size_t i, void** out);
+// Makes one of them torch's current stream; -1: the one that was current when they were made.
+const char* rk_streams_use(RkStreams* streams, int32_t i);
 
 // ---- archive.cpp
 // Loads what torch.jit.trace(...).save wrote, onto the device.

@@ -66,7 +66,7 @@ int64_t top(const std::vector<Block>& blocks, const std::vector<int64_t>& offset
 
 } // namespace
 
-Watch::Watch(bool (*concerns)()) : concerns_(concerns) {
+Watch::Watch(bool (*concerns)(), c10::DeviceType device) : concerns_(concerns), device_(device) {
   std::lock_guard<std::mutex> guard(gate);
   current.store(this, std::memory_order_release);
 }
@@ -77,7 +77,8 @@ void Watch::stop() {
   current.compare_exchange_strong(self, nullptr);
 }
 
-void Watch::made(void* data, int64_t bytes) {
+void Watch::made(void* data, int64_t bytes, c10::DeviceType device) {
+  if (device != device_) return;
   if (concerns_ != nullptr && !concerns_()) return;
   blocks.push_back({data, bytes, now_++, kNever, std::this_thread::get_id()});
 }
@@ -94,10 +95,10 @@ int64_t Watch::last_at(const void* data) const {
   return -1;
 }
 
-void watch_made(void* data, int64_t bytes) {
+void watch_made(void* data, int64_t bytes, c10::DeviceType device) {
   if (current.load(std::memory_order_acquire) == nullptr) return;
   std::lock_guard<std::mutex> guard(gate);
-  if (Watch* watch = current.load(std::memory_order_acquire)) watch->made(data, bytes);
+  if (Watch* watch = current.load(std::memory_order_acquire)) watch->made(data, bytes, device);
 }
 
 void watch_freed(void* data) {

@@ -5,6 +5,8 @@
 #pragma once
 #include "shim.h"
 
+#include <c10/core/DeviceType.h>
+
 #include <limits>
 #include <mutex>
 #include <thread>
@@ -26,11 +28,11 @@ struct Block {
   std::thread::id thread;
 };
 
-// Sees every block that is asked for and given back between construction and stop(), by threads for which `concerns` is
+// Sees every block of a device that is asked for and given back between construction and stop(), by threads for which `concerns` is
 // true, if it is given. One at a time in a process.
 class Watch {
  public:
-  explicit Watch(bool (*concerns)() = nullptr);
+  explicit Watch(bool (*concerns)() = nullptr, c10::DeviceType device = c10::DeviceType::CPU);
   ~Watch() { stop(); }
   void stop();
   // The block at this address that was asked for last; its index, or -1.
@@ -38,16 +40,17 @@ class Watch {
 
   std::vector<Block> blocks; // by time; read it after stop()
 
-  void made(void* data, int64_t bytes);
+  void made(void* data, int64_t bytes, c10::DeviceType device);
   void freed(void* data);
 
  private:
   bool (*concerns_)();
+  c10::DeviceType device_;
   int64_t now_ = 0;
 };
 
 // The allocator says what it does; the watch that is on, if any, hears it.
-void watch_made(void* data, int64_t bytes);
+void watch_made(void* data, int64_t bytes, c10::DeviceType device);
 void watch_freed(void* data);
 
 // A result of the code: its own place is free for temporaries until it is asked for.

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::device::Device;
 use crate::error::{Error, Result, check};
 use crate::ffi::{self, RawGap, RawPlace};
 use crate::memory;
@@ -45,18 +46,25 @@ unsafe impl Send for Arena {}
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Arena {
-    /// Maps `bytes` bytes; they are committed when they are first touched.
+    /// Maps `bytes` bytes of the CPU, which are committed when they are first touched, or allocates them on a GPU, at once.
     ///
     /// # Errors
     /// When there is too little memory, with what is needed.
-    pub fn new(bytes: u64) -> Result<Self> {
+    pub fn new(bytes: u64, device: Device) -> Result<Self> {
         memory::install()?;
         let size = usize::try_from(bytes)
             .map_err(|_| Error::new(format!("{bytes} bytes are more than this machine can address")))?;
         let mut raw = std::ptr::null_mut();
+        let (kind, index) = device.raw();
         // SAFETY: a plain out-parameter.
-        unsafe { check(ffi::rk_arena_new(size, &mut raw))? };
+        unsafe { check(ffi::rk_arena_new(size, kind, index, &mut raw))? };
         Ok(Self { raw })
+    }
+
+    /// The address of its first byte.
+    pub fn base(&self) -> usize {
+        // SAFETY: the arena is alive.
+        unsafe { ffi::rk_arena_base(self.raw) as usize }
     }
 
     /// Declares the next launch: its results, and the bytes that are free while it runs, in order of preference.

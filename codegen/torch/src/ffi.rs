@@ -29,7 +29,7 @@ macro_rules! opaque {
         pub struct $name { _private: [u8; 0] }
     )* };
 }
-opaque!(Op, Call, RawSlots, RawArchive, RawStep, RawArena, RawParked);
+opaque!(Op, Call, RawSlots, RawArchive, RawStep, RawArena, RawParked, RawStreams);
 
 /// The place of one result of a launch (`RkPlace`).
 #[repr(C)]
@@ -80,6 +80,13 @@ unsafe extern "C" {
     pub fn rk_slots_set(slots: *mut RawSlots, i: usize, tensor: RawTensor) -> Status;
     pub fn rk_slots_get(slots: *const RawSlots, i: usize, out: *mut RawTensor) -> Status;
     pub fn rk_slots_clear(slots: *mut RawSlots, i: usize) -> Status;
+    pub fn rk_addresses(
+        slots: *const RawSlots,
+        buffers: *const i32,
+        n: usize,
+        layouts: *const i64,
+        out: *mut *mut c_void,
+    ) -> Status;
     pub fn rk_launch(
         kernel: crate::launch::KernelFn,
         slots: *const RawSlots,
@@ -95,7 +102,8 @@ unsafe extern "C" {
     pub fn rk_memory_read(current: *mut i64, peak: *mut i64, count: *mut i64);
     pub fn rk_memory_reset_peak();
 
-    pub fn rk_arena_new(bytes: usize, out: *mut *mut RawArena) -> Status;
+    pub fn rk_arena_new(bytes: usize, kind: i32, index: i32, out: *mut *mut RawArena) -> Status;
+    pub fn rk_arena_base(arena: *const RawArena) -> *mut c_void;
     pub fn rk_arena_free(arena: *mut RawArena);
     pub fn rk_arena_run(
         arena: *mut RawArena,
@@ -109,6 +117,11 @@ unsafe extern "C" {
     pub fn rk_arena_begin(arena: *mut RawArena, run: usize) -> Status;
     pub fn rk_arena_end(arena: *mut RawArena, slots: *mut RawSlots) -> Status;
     pub fn rk_arena_counts(arena: *mut RawArena, placed: *mut i64, outside: *mut i64, moved: *mut i64);
+
+    pub fn rk_streams_new(index: i32, n: usize, out: *mut *mut RawStreams) -> Status;
+    pub fn rk_streams_free(streams: *mut RawStreams);
+    pub fn rk_streams_handle(streams: *const RawStreams, i: usize, out: *mut *mut c_void) -> Status;
+    pub fn rk_streams_use(streams: *mut RawStreams, i: i32) -> Status;
 
     pub fn rk_seed(kind: i32, index: i32, seed: u64) -> Status;
     pub fn rk_generator_get(kind: i32, index: i32, out: *mut RawTensor) -> Status;

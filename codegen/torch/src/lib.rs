@@ -23,6 +23,7 @@ mod operator;
 mod prepared;
 mod recording;
 mod step;
+mod streams;
 mod value;
 
 pub use archive::{Archive, Attribute, load_tensors};
@@ -31,7 +32,7 @@ pub use device::{Device, Parked, set_threads, threads};
 pub use dtype::Dtype;
 pub use error::{Error, ErrorKind, Result};
 pub use inputs::InputSpec;
-pub use launch::{KernelFn, Launch};
+pub use launch::{Buffers, KernelFn, Launch};
 pub use operator::Operator;
 pub use prepared::{Prepared, Slots};
 pub use recording::{
@@ -39,6 +40,7 @@ pub use recording::{
     TensorType, ValueNumber,
 };
 pub use step::{EagerStep, LossSpec, StepResults, Timing};
+pub use streams::Streams;
 pub use value::Value;
 /// The version of libtorch whose headers this crate was compiled with, e.g. `2.11.0`.
 pub fn torch_version() -> String {

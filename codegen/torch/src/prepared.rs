@@ -42,6 +42,10 @@ impl Slots {
         self.raw
     }
 
+    pub(crate) fn raw_ref(&self) -> *const ffi::RawSlots {
+        self.raw
+    }
+
     /// Whether there are no slots at all.
     pub fn is_empty(&self) -> bool {
         self.len == 0

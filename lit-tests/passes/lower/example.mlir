@@ -1,6 +1,7 @@
 // RUN: rk-opt %s --rk-lower --rk-verify-schedule --rk-verify-stage | FileCheck %s
 // RUN: rk-opt %s --rk-lower --verify-roundtrip | rk-opt --rk-lower --cse --canonicalize | FileCheck %s
 // RUN: rk-opt %s --rk-lower --mlir-print-op-generic | rk-opt | FileCheck %s
+// RUN: rk-opt %s --rk-lower=streams=2 | FileCheck %s --check-prefix=STREAMS
 
 // The residual block of --rematerialize, planned for 12 KiB: `norm` is dropped early and made again just before `add`.
 rk.node @norm cost <1000 ns, workspace 0 B> {
@@ -51,3 +52,8 @@ func.func @step(%x: tensor<32x32xf32>) -> (tensor<32x32xf32> {rk.role = "output"
 // CHECK-NEXT:    %add = rk.buffer arena[{{.*}}] : tensor<32x32xf32>
 // CHECK-NEXT:    rk.launch @add(%norm_0, %down) into(%add) workspace [12288, 64] stream(0)
 // CHECK-NEXT:    return %add
+
+// The second run has a stream of its own; places are the same.
+// STREAMS:     rk.launch @down(%up) into(%down) stream(0)
+// STREAMS:     rk.launch again @norm(%arg0) into(%norm_0) stream(1)
+// STREAMS:     rk.launch @add(%norm_0, %down) into(%add) workspace [12288, 64] stream(0)

@@ -4,6 +4,8 @@
 // RUN: not rk-opt %t/step.mlir --rk-lower=chip=sm_90 2>&1 | FileCheck %s --check-prefix=CPU
 // RUN: not rk-opt %t/cuda.mlir --rk-lower=chip=gfx90a 2>&1 | FileCheck %s --check-prefix=CHIP
 // RUN: not rk-opt %t/cuda.mlir --rk-lower=chip=sm_35 2>&1 | FileCheck %s --check-prefix=CHIP
+// RUN: not rk-opt %t/step.mlir --rk-lower=streams=0 2>&1 | FileCheck %s --check-prefix=STREAMS
+// RUN: not rk-opt %t/step.mlir --rk-lower=streams=two 2>&1 | FileCheck %s --check-prefix=NUMBER
 // RUN: rk-opt %t/cuda.mlir --rk-lower | FileCheck %s --check-prefix=SM90
 // RUN: not rk-opt %t/step.mlir --rk-lower=budget=8KiB 2>&1 | FileCheck %s --check-prefix=BUDGET
 // RUN: not rk-opt %t/step.mlir --rk-lower=budget=lots 2>&1 | FileCheck %s --check-prefix=WORD
@@ -12,6 +14,8 @@
 // DEVICE: error: the step was recorded on cpu, its kernels and workspaces are not those of cuda; import it again with --device cuda
 // CPU: error: chip 'sm_90' is a GPU, the target is cpu
 // CHIP: error: chip '{{.*}}' is no GPU that can be compiled for, such as sm_80 or sm_90
+// STREAMS: error: 0 streams: there can be 1 to 16
+// NUMBER: error: option 'streams' of rk-lower: 'two'
 // SM90: rk.chip = "sm_90"{{.*}}rk.target = "cuda"
 // BUDGET: error: no schedule of 'step' fits 8.00 KiB
 // WORD: error: option 'budget' of rematerialize: 'lots'

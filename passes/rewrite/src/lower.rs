@@ -18,6 +18,9 @@
 //! random state becomes explicit copies. Drops vanish: a place is free after its last use. Stages that are missing are
 //! run first: with a budget the step is planned for it, without one it keeps everything, in its original order.
 //!
+//! With several streams, second runs leave the first one. The layout is the same: a launch waits for whoever used its bytes before,
+//! wherever that ran, so a second run overlaps as far as its place was free already.
+//!
 //! # Contract
 //! Needs any stage, establishes `lowered`: S1 to S7 hold on addresses, so an arena larger than `rk.budget` is an error.
 //! Leaves lowered steps alone.
@@ -48,6 +51,11 @@ pub static PASS: PassSpec = PassSpec {
         OptionSpec { name: "target", default: "", help: "cpu or cuda; without it, the device of the module" },
         OptionSpec { name: "chip", default: "", help: "sm_80, sm_90, ...: the GPU, for target=cuda" },
         OptionSpec {
+            name: "streams",
+            default: "1",
+            help: "more than 1: groups of second runs take turns on streams of their own, where they may overlap with what they need not wait for",
+        },
+        OptionSpec {
             name: "budget",
             default: "",
             help: "as for rematerialize, for a step that is not scheduled yet; without it, nothing runs twice",
@@ -60,6 +68,7 @@ pub static PASS: PassSpec = PassSpec {
 struct Target {
     device: String,
     chip: Option<String>,
+    streams: u32,
 }
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
@@ -98,11 +107,15 @@ fn target<'c>(cx: &PassContext<'c>) -> Result<Target, Failure<'c>> {
             "the step was recorded on {recorded}, its kernels and workspaces are not those of {device}; import it again with --device {device}"
         ));
     }
+    let streams: u32 = cx.parsed_option("streams")?;
+    if !(1..=16).contains(&streams) {
+        return refuse(format!("{streams} streams: there can be 1 to 16"));
+    }
     let number = chip.strip_prefix("sm_").and_then(|number| number.parse::<u32>().ok());
     match (device.as_str(), chip.is_empty(), number) {
         ("cpu", false, _) => refuse(format!("chip '{chip}' is a GPU, the target is cpu")),
-        (_, true, _) => Ok(Target { chip: (device == "cuda").then(|| "sm_90".to_owned()), device }),
-        (_, _, Some(70..)) => Ok(Target { chip: Some(chip), device }),
+        (_, true, _) => Ok(Target { chip: (device == "cuda").then(|| "sm_90".to_owned()), device, streams }),
+        (_, _, Some(70..)) => Ok(Target { chip: Some(chip), device, streams }),
         _ => refuse(format!("chip '{chip}' is no GPU that can be compiled for, such as sm_80 or sm_90")),
     }
 }
@@ -154,7 +167,7 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
         );
         return Err(Diagnostic::error(step.op().location(), message).into());
     }
-    write(step, &problem, &placement);
+    write(step, &problem, &placement, target.streams);
     step.set_stage(Stage::Lowered);
     set(step, "rk.arena", placement.arena);
     set(step, "rk.pack_effort", placement.effort);
@@ -169,12 +182,15 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
 }
 
 /// Replaces runs by launches, drops by nothing.
-fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement) {
+fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement, streams: u32) {
     let Some(end) = step.body().terminator() else { return };
     let old: Vec<Op<'c>> = step.body().ops();
     let mut now: HashMap<Value<'c>, Value<'c>> = HashMap::new();
-    let runs = old.iter().copied().filter_map(RunOp::of);
-    runs.enumerate().for_each(|(at, run)| launch(problem, placement, at, run, &mut now, end));
+    let runs: Vec<RunOp<'c>> = old.iter().copied().filter_map(RunOp::of).collect();
+    let queues = assigned(&runs, streams);
+    for (at, (run, stream)) in runs.into_iter().zip(queues).enumerate() {
+        launch(problem, placement, (at, stream), run, &mut now, end);
+    }
     let is_gone = |op: &Op<'c>| RunOp::of(*op).is_some() || DropOp::of(*op).is_some();
     let (gone, kept): (Vec<Op<'c>>, Vec<Op<'c>>) = old.into_iter().partition(is_gone);
     for op in kept.into_iter().filter(|&op| ConstantOp::of(op).is_none()) {
@@ -187,11 +203,23 @@ fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement) {
     gone.into_iter().rev().for_each(Op::erase);
 }
 
+/// The stream of every run: first runs on 0, groups of second runs that follow each other on the others in turn. What they must
+/// wait for is found from their addresses when the step is executed (`rk_step::sequence`).
+fn assigned(runs: &[RunOp<'_>], streams: u32) -> Vec<u32> {
+    let (mut groups, mut was_again) = (0, false);
+    let mut of = |run: &RunOp<'_>| {
+        groups += u32::from(run.is_again() && !was_again);
+        was_again = run.is_again();
+        if streams > 1 && run.is_again() { 1 + (groups - 1) % (streams - 1) } else { 0 }
+    };
+    runs.iter().map(&mut of).collect()
+}
+
 /// One run as buffers, copies of random state, and a launch.
 fn launch<'c>(
     problem: &Problem<'c>,
     placement: &Placement,
-    at: usize,
+    (at, stream): (usize, u32),
     run: RunOp<'c>,
     now: &mut HashMap<Value<'c>, Value<'c>>,
     end: Op<'c>,
@@ -228,7 +256,7 @@ fn launch<'c>(
         again: run.is_again(),
         overwrite: run.is_overwrite(),
         workspace: placement.workspace(at),
-        stream: 0,
+        stream,
     };
     new.insert(place, location);
     if let Some(parked) = parked {

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use rk_runtime::{Options, RuntimeError, session};
+use rk_step::queue::Pace;
 
 /// Exit codes, as `--help` lists them.
 mod code {
@@ -62,6 +63,10 @@ struct Arguments {
     /// Whether nodes with a generated kernel run it, or their ATen calls; the bits are the same
     #[arg(long, value_enum, default_value = "on")]
     kernels: Switch,
+    /// On the CPU, run the streams of a lowered step in an order that a GPU might: program, first, last (each as far ahead as it
+    /// can be), or a seed for a random one. The bits are the same
+    #[arg(long, value_name = "ORDER", value_parser = pace)]
+    emulate_streams: Option<Pace>,
     /// Print the program with its live bytes instead of running it
     #[arg(long)]
     print: bool,
@@ -84,6 +89,17 @@ enum Check {
     Before,
     /// With both
     All,
+}
+
+fn pace(text: &str) -> Result<Pace, String> {
+    match text {
+        "program" => Ok(Pace::Program),
+        "first" => Ok(Pace::FirstStream),
+        "last" => Ok(Pace::LastStream),
+        seed => {
+            seed.parse().map(Pace::Random).map_err(|_| "neither program, first, last nor a seed".to_owned())
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -133,6 +149,7 @@ fn run(arguments: &Arguments) -> Result<u8, RuntimeError> {
         repeat: arguments.repeat as usize,
         seed: arguments.seed,
         kernels: arguments.kernels == Switch::On,
+        pace: arguments.emulate_streams,
     };
     let plan = step.plan.clone();
     let result = session::run(step, &arguments.step, &options)?;

@@ -158,7 +158,7 @@ fn bad_files() {
     let folder = Folder::new()
         .text("half.rkx", &text[..text.len() / 2])
         .text("ir.mlir", "module {}\n")
-        .text("new.rkx", &text.replace("\"version\": 3", "\"version\": 4"))
+        .text("new.rkx", &text.replace("\"version\": 4", "\"version\": 5"))
         .text("flipped.rkx", &text.replace("\"slots\": 2", "\"slots\": 3"))
         .text("broken.rkx", &seal(&text.replace("\"outputs\": [17", "\"outputs\": [99999")))
         .text("index.rkx", &seal(&text.replace("{\"drop\":15}", "{\"drop\":0}")));
@@ -198,6 +198,37 @@ fn the_device() {
         folder.fails(&["net.rkx", "--device", "cuda:-1"]),
     ];
     insta::assert_snapshot!(messages.join("\n"));
+}
+
+/// A step for CUDA where there is none: refused before anything runs.
+#[test]
+fn no_gpu() {
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    let mut step = network();
+    step.device = "cuda".into();
+    let folder = Folder::new().with("net.rkx", &step);
+    for (arguments, device) in [(&["net.rkx"][..], "cuda:0"), (&["net.rkx", "--device", "cuda:3"], "cuda:3")]
+    {
+        let expected = format!("8: rk-run: error: device {device} is not there: this machine has no GPU");
+        assert_eq!(folder.fails(arguments), expected);
+    }
+}
+
+#[test]
+fn emulated_streams() {
+    let lowered = steps::layout::on_streams(&Fool::schedule(&network(), 3), 1 << 16, 2);
+    let folder = Folder::new().with("low.rkx", &lowered).with("net.rkx", &network());
+    for order in ["program", "first", "last", "7"] {
+        let arguments =
+            ["low.rkx", "--check", "--steps", "2", "--json", "--repeat", "0", "--emulate-streams", order];
+        let json = json(&folder.run(&arguments));
+        assert_eq!((&json["bit_equal"], &json["outside_allocations"]), (&true.into(), &0.into()), "{json}");
+    }
+    let plain = folder.fails(&["net.rkx", "--emulate-streams", "last"]);
+    assert_eq!(plain, "8: rk-run: error: the step is not lowered, so it has no streams");
+    assert_eq!(folder.run(&["low.rkx", "--emulate-streams", "any"]).status.code(), Some(2));
 }
 
 #[test]

@@ -5,9 +5,15 @@ use rk_step::{Instr, Launch, Layout, Place, Slot, Space, Step, account};
 
 /// The step with a layout in which every run has `workspace` bytes on top of the values.
 pub fn lowered(step: &Step, workspace: u64) -> Step {
+    on_streams(step, workspace, 1)
+}
+
+/// The same with second runs on streams of their own in turn, each with a workspace of its own.
+pub fn on_streams(step: &Step, workspace: u64, streams: u32) -> Step {
     let gradient = account::gradient_slots(step).unwrap();
     let mut places = vec![];
     let mut launches = vec![];
+    let mut second_runs = 0;
     for (at, instr) in step.program.instrs.iter().enumerate() {
         let Instr::Run(run) = instr else { continue };
         let node = &step.nodes[run.node.index()];
@@ -17,7 +23,9 @@ pub fn lowered(step: &Step, workspace: u64) -> Step {
         };
         run.outputs.iter().zip(&node.outputs).for_each(|(&slot, output)| place(slot, output.bytes));
         run.state_out.into_iter().for_each(|slot| place(slot, step.generator_bytes()));
-        launches.push(Launch { instr: at as u32, workspace_offset: 0, workspace_bytes: 0, stream: 0 });
+        second_runs += u32::from(run.again);
+        let stream = if run.again && streams > 1 { 1 + second_runs % (streams - 1) } else { 0 };
+        launches.push(Launch { instr: at as u32, workspace_offset: 0, workspace_bytes: 0, stream });
     }
     places.sort_by_key(|place| place.slot);
     let mut layout =
@@ -35,9 +43,11 @@ pub fn lowered(step: &Step, workspace: u64) -> Step {
         let tops = placed.iter().filter(|one| one.space == space).map(|one| one.offset + one.bytes);
         tops.max().unwrap_or(0).next_multiple_of(64)
     };
-    (layout.arena_bytes, layout.gradient_bytes) = (top(Space::Arena) + workspace, top(Space::Gradients));
+    let all = workspace * u64::from(streams);
+    (layout.arena_bytes, layout.gradient_bytes) = (top(Space::Arena) + all, top(Space::Gradients));
     for launch in &mut layout.launches {
-        (launch.workspace_offset, launch.workspace_bytes) = (top(Space::Arena), workspace);
+        let offset = top(Space::Arena) + workspace * u64::from(launch.stream);
+        (launch.workspace_offset, launch.workspace_bytes) = (offset, workspace);
     }
     let mut step = Step { layout: Some(layout), ..step.clone() };
     step.plan.arena_bytes = step.layout.as_ref().map(|layout| layout.arena_bytes);

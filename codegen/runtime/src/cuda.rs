@@ -1,0 +1,233 @@
+//! The GPU side of a lowered step: generated kernels, events, and the whole step as one CUDA graph.
+//!
+//! libcuda is loaded when a step for a GPU is run; nothing is linked. What is queued, where and behind what is said by the launch
+//! sequence (`rk_step::sequence`): [`Driver`] only carries it out. Operators of ATen are queued by torch on the stream that is
+//! made current for them, generated kernels by `cuLaunchKernel` on the same one.
+//!
+//! **Never run on a GPU so far.** It is compiled, its kernels are assembled by ptxas in the tests of `rk-kernels`, and the sequence is
+//! executed on the CPU by an emulation of streams (`streams`), through the same [`rk_step::Queue`].
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+
+use cudarc::driver::{DriverError, result, sys};
+use rk_step::kernel::{Geometry, Library};
+use rk_step::queue::Event;
+use rk_torch::{Buffers, Slots, Streams};
+
+use crate::error::RuntimeError;
+
+/// A refusal of the driver, with what was asked of it.
+fn refused(what: &str) -> impl FnOnce(DriverError) -> RuntimeError + '_ {
+    move |error| RuntimeError::Device(format!("CUDA: {what}: {error}"))
+}
+
+/// Bytes that the current GPU can still give.
+///
+/// # Errors
+/// When there is no driver, or it refuses.
+pub(crate) fn available_memory() -> Result<u64, RuntimeError> {
+    present()?;
+    let (free, _) = result::mem_get_info().map_err(refused("asking for free memory"))?;
+    Ok(free as u64)
+}
+
+/// Whether libcuda is there: cudarc ends the process when it is asked for a function and finds no library.
+fn present() -> Result<(), RuntimeError> {
+    // SAFETY: libcuda has no initializers that need anything.
+    match unsafe { sys::is_culib_present() } {
+        true => Ok(()),
+        false => Err(RuntimeError::Device("the CUDA driver (libcuda.so) is not installed".into())),
+    }
+}
+
+/// Generated kernels, compiled by the driver for the current GPU. They stay loaded to the end of the process: a graph may still be
+/// at work when its step is let go.
+pub(crate) struct Modules {
+    functions: HashMap<String, sys::CUfunction>,
+}
+
+// SAFETY: handles of the driver, which may be used from any thread.
+unsafe impl Send for Modules {}
+
+impl Modules {
+    /// Compiles the library of a step. torch has made the GPU's context current.
+    ///
+    /// # Errors
+    /// When there is no driver, or it cannot compile a kernel: it is too old, or the GPU is not one that the code was made for.
+    pub fn load(library: &Library) -> Result<Self, RuntimeError> {
+        present()?;
+        let mut functions = HashMap::new();
+        for one in &library.ptx {
+            let what = format!("compiling kernel {} for {}", one.symbol, library.level);
+            let text = |text: &str| {
+                CString::new(text)
+                    .map_err(|_| RuntimeError::Device(format!("CUDA: {what}: a zero byte in its text")))
+            };
+            let (image, symbol) = (text(&one.text)?, text(&one.symbol)?);
+            // SAFETY: the image ends with a zero byte, as PTX must, and lives during the call.
+            let function = unsafe {
+                let module = result::module::load_data(image.as_ptr().cast()).map_err(refused(&what))?;
+                result::module::get_function(module, symbol).map_err(refused(&what))?
+            };
+            functions.insert(one.symbol.clone(), function);
+        }
+        Ok(Self { functions })
+    }
+
+    /// The kernel of this name.
+    ///
+    /// # Errors
+    /// When there is none, which a valid step file excludes.
+    pub fn function(&self, symbol: &str) -> Result<sys::CUfunction, RuntimeError> {
+        let found = self.functions.get(symbol).copied();
+        found.ok_or_else(|| RuntimeError::Device(format!("there is no kernel {symbol}")))
+    }
+}
+
+/// A kernel with its tensors bound.
+pub(crate) struct Kernel {
+    pub function: sys::CUfunction,
+    pub geometry: Geometry,
+    pub buffers: Buffers,
+}
+
+// SAFETY: a handle of the driver.
+unsafe impl Send for Kernel {}
+
+/// Streams of one GPU, events between them, and the graph of a step.
+pub(crate) struct Driver {
+    streams: Streams,
+    events: HashMap<Event, sys::CUevent>,
+    graph: Option<sys::CUgraphExec>,
+}
+
+// SAFETY: handles of the driver, which may be used from any thread.
+unsafe impl Send for Driver {}
+
+impl Driver {
+    /// For a step on this many streams of an opened GPU.
+    ///
+    /// # Errors
+    /// When the driver is not there.
+    pub fn new(device: rk_torch::Device, streams: u32) -> Result<Self, RuntimeError> {
+        present()?;
+        Ok(Self { streams: Streams::new(device, streams)?, events: HashMap::new(), graph: None })
+    }
+
+    fn stream(&self, stream: u32) -> Result<sys::CUstream, RuntimeError> {
+        Ok(self.streams.handle(stream)?.cast())
+    }
+
+    /// What torch queues from now on goes to this stream; `None`: to the one that was current before the step.
+    ///
+    /// # Errors
+    /// When torch refuses.
+    pub fn make_current(&mut self, stream: Option<u32>) -> Result<(), RuntimeError> {
+        Ok(self.streams.make_current(stream)?)
+    }
+
+    /// Queues a kernel on the tensors in `slots`.
+    ///
+    /// # Errors
+    /// When a tensor has another layout, or the driver refuses.
+    pub fn launch(&self, kernel: &Kernel, slots: &Slots, stream: u32) -> Result<(), RuntimeError> {
+        let mut addresses = kernel.buffers.addresses(slots)?;
+        let mut parameters: Vec<*mut c_void> =
+            addresses.iter_mut().map(|address| std::ptr::from_mut(address).cast()).collect();
+        let three = |[x, y, z]: [u32; 3]| (x, y, z);
+        let Geometry { grid, block } = kernel.geometry;
+        // SAFETY: the code was made for these layouts, and has one parameter per buffer.
+        unsafe {
+            let stream = self.stream(stream)?;
+            result::launch_kernel(kernel.function, three(grid), three(block), 0, stream, &mut parameters)
+                .map_err(refused("launching a kernel"))
+        }
+    }
+
+    /// Lets a stream wait for an event.
+    ///
+    /// # Errors
+    /// When the driver refuses, or nobody has recorded the event.
+    pub fn wait(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
+        let Some(&found) = self.events.get(&event) else {
+            return Err(RuntimeError::Device(format!("CUDA: nobody has recorded {event:?}")));
+        };
+        let stream = self.stream(stream)?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both handles are alive.
+        unsafe { result::stream::wait_event(stream, found, flags) }.map_err(refused("waiting for an event"))
+    }
+
+    /// Records an event.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn record(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
+        let handle = match self.events.get(&event) {
+            Some(&handle) => handle,
+            None => {
+                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+                let handle = result::event::create(flags).map_err(refused("making an event"))?;
+                self.events.insert(event, handle);
+                handle
+            }
+        };
+        // SAFETY: both handles are alive.
+        unsafe { result::event::record(handle, self.stream(stream)?) }.map_err(refused("recording an event"))
+    }
+
+    /// What is queued from now on is kept and not done, until [`Driver::end_capture`].
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn begin_capture(&self) -> Result<(), RuntimeError> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is alive.
+        unsafe { result::stream::begin_capture(self.stream(0)?, mode) }
+            .map_err(refused("beginning a capture"))
+    }
+
+    /// Makes a graph of what was queued since [`Driver::begin_capture`]; when `failed`, ends the capture and no more.
+    ///
+    /// # Errors
+    /// When something was queued that a graph cannot hold.
+    pub fn end_capture(&mut self, failed: bool) -> Result<(), RuntimeError> {
+        // SAFETY: the stream is alive, and the graph is let go once.
+        unsafe {
+            let ended = result::stream::end_capture(self.stream(0)?);
+            if failed {
+                return Ok(());
+            }
+            let graph = ended.map_err(refused("ending a capture"))?;
+            let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+            let made = result::graph::instantiate(graph, flags);
+            result::graph::destroy(graph).map_err(refused("letting a graph go"))?;
+            self.graph = Some(made.map_err(refused("making a graph"))?);
+        }
+        Ok(())
+    }
+
+    /// Runs the graph, if there is one.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn replay(&self) -> Result<bool, RuntimeError> {
+        let Some(graph) = self.graph else { return Ok(false) };
+        // SAFETY: graph and stream are alive.
+        unsafe { result::graph::launch(graph, self.stream(0)?) }.map_err(refused("launching a graph"))?;
+        Ok(true)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // SAFETY: each handle was made here, and is let go once; an error here has nobody to go to.
+        unsafe {
+            self.graph.map(|graph| result::graph::exec_destroy(graph).ok());
+            for (_, &event) in self.events.iter() {
+                result::event::destroy(event).ok();
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+// CUDA without linking it: streams through c10's registry, and torch's CUDA allocator replaced by one that places.
+//
+// The allocator is torch's own CUDAPluggableAllocator, found by name in libtorch_cuda, in front of the caching allocator: what
+// does not belong to a lowered step goes on to it. No header of CUDA is needed, and the wheels bring an incomplete set of them:
+// torch's allocators are passed on by pointer, and called through c10::Allocator, which the caching allocator is registered as.
+#include "arena.h"
+#include "common.h"
+#include "watch.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <vector>
+
+struct CUstream_st; // a stream of the driver
+
+namespace c10::cuda::CUDACachingAllocator {
+class CUDAAllocator;
+}
+
+struct RkStreams {
+  std::vector<c10::Stream> all;
+  c10::Stream before;
+};
+
+namespace {
+
+using c10::cuda::CUDACachingAllocator::CUDAAllocator;
+using Stream = CUstream_st*;
+
+template <class F>
+F symbol(void* library, const char* name) {
+  void* found = dlsym(library, name);
+  TORCH_CHECK(found != nullptr, "libtorch_cuda.so has no ", name, ": it is not the version that rk was built for");
+  return reinterpret_cast<F>(found);
+}
+
+// The caching allocator. It stays the one that statistics are asked of.
+c10::Allocator* inner = nullptr;
+
+// torch calls it on the stream that the memory is for, which is also what the caching allocator looks up.
+void* allocate(size_t bytes, int /*device*/, Stream /*stream*/) {
+  if (bytes == 0) return nullptr;
+  if (void* place = rk::arena_take(bytes, c10::DeviceType::CUDA)) return place;
+  void* block = inner->raw_allocate(bytes);
+  rk::arena_missed(c10::DeviceType::CUDA);
+  rk::watch_made(block, static_cast<int64_t>(bytes), c10::DeviceType::CUDA);
+  return block;
+}
+
+void release(void* data, size_t /*bytes*/, int /*device*/, Stream /*stream*/) {
+  int64_t bytes = 0;
+  if (data == nullptr || rk::arena_give(data, bytes)) return;
+  rk::watch_freed(data);
+  inner->raw_deallocate(data);
+}
+
+using Shared = std::shared_ptr<CUDAAllocator>;
+
+// What is needed of libtorch_cuda. It is looked up on every machine, so that a version without it is noticed without a GPU, too.
+struct Symbols {
+  explicit Symbols(void* library)
+      : create(symbol<decltype(create)>(library, "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorESt8functionIFPvmiP11CUstream_stEES2_IFvS3_miS5_EE")),
+        initialize(symbol<decltype(initialize)>(library, "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator4initEi")),
+        change(symbol<decltype(change)>(library, "_ZN5torch4cuda22CUDAPluggableAllocator22changeCurrentAllocatorERKSt10shared_ptrIN3c104cuda20CUDACachingAllocator13CUDAAllocatorEE")),
+        current(symbol<decltype(current)>(library, "_ZN3c104cuda20CUDACachingAllocator9allocatorE")) {}
+
+  Shared (*create)(std::function<void*(size_t, int, Stream)>, std::function<void(void*, size_t, int, Stream)>);
+  void (*initialize)(CUDAAllocator*, int);
+  void (*change)(const Shared&);
+  std::atomic<CUDAAllocator*>* current;
+};
+
+// CUDA is initialized, and with it the caching allocator. torch changes its allocator only while the current one is not
+// initialized; so the new one, which is not, is made the current one first.
+void replace_allocator(const Symbols& torch, int devices) {
+  inner = c10::GetAllocator(c10::DeviceType::CUDA);
+  const Shared placing = torch.create(&allocate, &release);
+  torch.current->store(placing.get());
+  torch.change(placing); // which holds it to the end of the process
+  torch.initialize(placing.get(), devices);
+}
+
+} // namespace
+
+extern "C" {
+
+const char* rk_cuda_load(const char* folder, int32_t* devices) {
+  return rk::guarded([&] {
+    const std::string path = std::string(folder) + "/libtorch_cuda.so";
+    // Global, because its own registration code and later libraries look symbols up by name.
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) {
+      const char* why = dlerror();
+      TORCH_CHECK(false, "cannot load libtorch_cuda.so: ", why == nullptr ? "unknown reason" : why);
+    }
+    const Symbols torch(library);
+    *devices = static_cast<int32_t>(at::globalContext().hasCUDA() ? at::detail::getCUDAHooks().deviceCount() : 0);
+    if (*devices == 0) return;
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    static const bool replaced = [&] {
+      replace_allocator(torch, *devices);
+      return true;
+    }();
+    (void)replaced;
+  });
+}
+
+const char* rk_streams_new(int32_t index, size_t n, RkStreams** out) {
+  return rk::guarded([&] {
+    const c10::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    auto streams = std::make_unique<RkStreams>(RkStreams{{}, guard.getStream(device)});
+    // The pool is a ring: neighbours differ.
+    for (size_t i = 0; i < n; ++i) streams->all.push_back(guard.getStreamFromGlobalPool(device));
+    *out = streams.release();
+  });
+}
+
+void rk_streams_free(RkStreams* streams) { delete streams; }
+
+const char* rk_streams_handle(const RkStreams* streams, size_t i, void** out) {
+  return rk::guarded([&] { *out = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStreamNativeHandle(streams->all.at(i)); });
+}
+
+const char* rk_streams_use(RkStreams* streams, int32_t i) {
+  return rk::guarded([&] {
+    const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
+    guard.exchangeStream(i < 0 ? streams->before : streams->all.at(static_cast<size_t>(i)));
+  });
+}
+
+} // extern "C"
