@@ -110,7 +110,7 @@ impl<'a> Code<'a> {
     fn launch(&mut self, body: &'a Elementwise, overwrites: Option<usize>) -> Result<Launch, KernelError> {
         let nameless = match self.target {
             None => cpu::function(&Request { symbol: "k".into(), body, overwrites }),
-            Some(_) => cuda::function(body, overwrites, "k"),
+            Some(_) => cuda::function(body, overwrites, "k")?,
         };
         if let Some(known) = self.known.get(&nameless) {
             return Ok(known.clone());
