@@ -7,7 +7,7 @@
 //! **Never run on a GPU so far.** It is compiled, its kernels are assembled by ptxas in the tests of `rk-kernels`, and the sequence is
 //! executed on the CPU by an emulation of streams (`streams`), through the same [`rk_step::Queue`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
 
 use cudarc::driver::{DriverError, result, sys};
@@ -98,7 +98,7 @@ unsafe impl Send for Kernel {}
 /// Streams of one GPU, events between them, and the graph of a step.
 pub(crate) struct Driver {
     streams: Streams,
-    events: HashMap<Event, sys::CUevent>,
+    events: BTreeMap<Event, sys::CUevent>,
     graph: Option<sys::CUgraphExec>,
 }
 
@@ -112,7 +112,7 @@ impl Driver {
     /// When the driver is not there.
     pub fn new(device: rk_torch::Device, streams: u32) -> Result<Self, RuntimeError> {
         present()?;
-        Ok(Self { streams: Streams::new(device, streams)?, events: HashMap::new(), graph: None })
+        Ok(Self { streams: Streams::new(device, streams)?, events: BTreeMap::new(), graph: None })
     }
 
     fn stream(&self, stream: u32) -> Result<sys::CUstream, RuntimeError> {
@@ -225,7 +225,7 @@ impl Drop for Driver {
         // SAFETY: each handle was made here, and is let go once; an error here has nobody to go to.
         unsafe {
             self.graph.map(|graph| result::graph::exec_destroy(graph).ok());
-            for (_, &event) in self.events.iter() {
+            for &event in self.events.values() {
                 result::event::destroy(event).ok();
             }
         }

@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use crate::sequence::{Queued, Sequence};
 
 /// A moment of a stream that another stream can wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
     /// Stream 0 has come to the step.
     Begin,
