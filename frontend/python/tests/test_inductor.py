@@ -37,10 +37,10 @@ def gradients(model, backend, steps=5, seed=5, **options):
 
 
 def test_gradients_and_masks_are_those_of_inductor():
-    model = Chain(lambda: nn.Dropout(0.3), layers=8, width=128)
+    model = Chain(lambda: nn.Dropout(0.3), layers=12, width=128)
     expected, whole = gradients(model, "inductor", steps=1)
     other, _ = gradients(model, "inductor", steps=1, seed=6)
-    found, peak = gradients(model, "rk", codegen="inductor", budget="60%", steps=2)
+    found, peak = gradients(model, "rk", codegen="inductor", budget="60%", steps=3)
     assert peak <= 0.7 * whole, "less than what Inductor's own partition needs"
     for one, two in zip(expected, found, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-7)
