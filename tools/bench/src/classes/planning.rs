@@ -59,7 +59,18 @@ pub fn table(options: &Options, models: &[String]) -> Result<Table> {
                 Some(name) => made_up(name, budget, solver, options),
                 None => imported(model, budget, solver, options),
             };
-            let (whole, by_class) = (curve(Solver::Auto)?, curve(Solver::Classes)?);
+            let (whole, by_class) = match (curve(Solver::Auto), curve(Solver::Classes)) {
+                (Ok(whole), Ok(by_class)) => (whole, by_class),
+                (whole, by_class) => {
+                    for error in [whole.err(), by_class.err()].into_iter().flatten() {
+                        eprintln!("{model} {budget}: {error}");
+                    }
+                    let mut row = vec![model.clone(), "–".to_owned(), budget.clone(), "no plan".to_owned()];
+                    row.resize(10, "–".to_owned());
+                    table.row(row);
+                    continue;
+                }
+            };
             let (best, found) = (whole.last()?, by_class.last()?);
             let (slow, equal) = (whole.reached(best + TOLERANCE), by_class.reached(best + TOLERANCE));
             let seconds = |at: Option<f64>| at.map_or("–".to_owned(), |seconds| format!("{seconds:.2}"));
