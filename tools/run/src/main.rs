@@ -60,7 +60,8 @@ struct Arguments {
     /// Threads of libtorch; default: its own choice. Workspaces depend on it: use what the costs were measured with
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
-    /// Whether nodes with a generated kernel run it, or their ATen calls; the bits are the same
+    /// Whether nodes with a generated kernel run it, or their ATen calls; the bits are the same, unless the step was
+    /// fused with `exact=false`
     #[arg(long, value_enum, default_value = "on")]
     kernels: Switch,
     /// On the CPU, run the streams of a lowered step in an order that a GPU might: program, first, last (each as far ahead as it
