@@ -1,6 +1,7 @@
 //! Steps written by hand, executed: bits, random state, effects, bytes.
 
 mod steps;
+mod trained;
 
 use rk_runtime::compare::{bytes, compare};
 use rk_runtime::{Machine, tensors};
@@ -8,6 +9,7 @@ use rk_step::{DType, Data, Instr, OutputRole, Role, Step, account};
 use rk_torch::{Device, memory};
 use std::sync::{Mutex, MutexGuard};
 use steps::{Builder, Fool, call, f, i, network, two_masks, v};
+use trained::{Left, assert_equal, trained};
 
 /// The allocator's counter and the default generator belong to the process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -20,35 +22,15 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn machine(step: &Step) -> Machine {
-    let args = tensors::synthesize(step, 7, tch::Device::Cpu).unwrap();
-    Device::Cpu.manual_seed(11).unwrap();
-    Machine::new(step.clone(), &args, Device::Cpu).unwrap()
+    trained::machine(step).unwrap()
 }
 
-/// Everything that a step leaves behind after `steps` steps with updates: outputs of each step, then arguments and
-/// the generator.
-fn train(step: &Step, steps: usize) -> Vec<(String, Vec<u8>)> {
-    let mut machine = machine(step);
-    let mut all = vec![];
-    for k in 0..steps {
-        machine.run().unwrap();
-        for (i, output) in step.outputs.iter().enumerate() {
-            let tensor = machine.output(i).unwrap().unwrap();
-            all.push((format!("{k} {:?} {}", output.role, output.name), bytes(&tensor).unwrap()));
-        }
-        machine.update(0.1).unwrap();
-    }
-    for (i, arg) in step.args.iter().enumerate() {
-        all.push((arg.name.clone(), bytes(&machine.arg(i).unwrap().unwrap()).unwrap()));
-    }
-    all.push(("generator".into(), bytes(&Device::Cpu.generator_state().unwrap()).unwrap()));
-    all
+fn train(step: &Step, steps: usize) -> Left {
+    trained(machine(step), step, steps, |_| ())
 }
 
 fn assert_same(step: &Step, other: &Step, what: &str) {
-    for ((name, a), (_, b)) in train(step, 3).iter().zip(&train(other, 3)) {
-        assert!(a == b, "{what}: {name} differs");
-    }
+    assert_equal(&train(step, 3), &train(other, 3), what);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #[allow(dead_code)]
 mod steps;
+mod trained;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -12,6 +13,7 @@ use rk_step::{DType, OutputRole, Role, Step};
 use rk_torch::{Counts, Device, memory};
 use steps::layout::lowered;
 use steps::{Builder, Fool, call, i, network, two_masks, v};
+use trained::{Left, assert_equal, machine, trained};
 
 /// The allocator's counter and the default generator belong to the process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -22,34 +24,15 @@ fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-fn machine(step: &Step) -> Result<Machine, RuntimeError> {
-    let args = tensors::synthesize(step, 7, tch::Device::Cpu)?;
-    Device::Cpu.manual_seed(11)?;
-    Machine::new(step.clone(), &args, Device::Cpu)
-}
-
 /// Everything that a step leaves behind after three steps with updates.
-fn train(step: &Step) -> Vec<(String, Vec<u8>)> {
-    let mut machine = machine(step).unwrap();
-    let mut all = vec![];
-    for k in 0..3 {
-        let measured = machine.run().unwrap();
+fn train(step: &Step) -> Left {
+    trained(machine(step).unwrap(), step, 3, |measured| {
         if let (Some(counts), Some(layout)) = (measured.counts, &step.layout) {
-            assert_eq!(counts.outside, 0, "step {k}");
+            assert_eq!(counts.outside, 0, "{measured:?}");
             assert!(counts.placed > 0, "{counts:?}");
             assert!(measured.peak_bytes <= layout.arena_bytes, "{measured:?}");
         }
-        for (i, output) in step.outputs.iter().enumerate() {
-            let tensor = machine.output(i).unwrap().unwrap();
-            all.push((format!("{k} {:?} {}", output.role, output.name), bytes(&tensor).unwrap()));
-        }
-        machine.update(0.1).unwrap();
-    }
-    for (i, arg) in step.args.iter().enumerate() {
-        all.push((arg.name.clone(), bytes(&machine.arg(i).unwrap().unwrap()).unwrap()));
-    }
-    all.push(("generator".into(), bytes(&Device::Cpu.generator_state().unwrap()).unwrap()));
-    all
+    })
 }
 
 const ROOM: u64 = 1 << 16;
@@ -61,9 +44,8 @@ fn the_same_bits_at_fixed_addresses() {
         let schedules = (0..6).map(|seed| Fool::schedule(&step, seed)).chain([step.clone()]);
         for (seed, schedule) in schedules.enumerate() {
             let expected = train(&schedule);
-            for ((name, a), (_, b)) in expected.iter().zip(&train(&lowered(&schedule, ROOM))) {
-                assert!(a == b, "{} {seed}: {name} differs", step.name);
-            }
+            let what = format!("{} {seed}", step.name);
+            assert_equal(&expected, &train(&lowered(&schedule, ROOM)), &what);
         }
     }
 }
