@@ -58,6 +58,20 @@ def test_values_are_freed_as_by_the_written_graphs(tmp_path, monkeypatch):
     assert peaks[0] == peaks[1] == peaks[2]
 
 
+def test_damaged_code_is_written_anew(tmp_path):
+    make, inputs = CASES["dropout"]
+    compiled = lambda model: torch.compile(  # noqa: E731
+        model, backend="rk", options={"budget": "70%", "cache_dir": str(tmp_path)}
+    )
+    first = train(make, inputs, compiled, 2)
+    (file,) = tmp_path.glob("code-*.json")
+    whole = file.read_text()
+    middle = whole.index('"code"') + 200
+    file.write_text(whole[:middle] + ("A" if whole[middle] != "A" else "B") + whole[middle + 1 :])
+    assert equal(first, train(make, inputs, compiled, 2))
+    assert file.read_text() == whole
+
+
 def test_code_that_calls_what_has_no_name_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(program, "_address", lambda value: ("object", value))
     run = torch.compile(Chain(), backend="rk", options={"budget": "60%", "cache_dir": str(tmp_path)})

@@ -1,4 +1,8 @@
-"""A folder of JSON files, each written whole or not at all, read back by the hash of what it answers."""
+"""A folder of JSON files, each written whole or not at all, read back by the hash of what it answers.
+
+The first line of a file is the digest of the rest: what is damaged is passed over, and found anew. Among
+what is kept is code, which nothing else would check.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +25,16 @@ def key_of(*parts: str) -> str:
 
 
 def read(folder: Path, name: str) -> Any | None:
-    """What was written under this name; None when nothing was, or when it cannot be read."""
+    """What was written under this name; None when nothing was, or when it is damaged."""
     try:
-        return json.loads((folder / f"{name}.json").read_text())
+        digest, text = (folder / f"{name}.json").read_text().split("\n", 1)
+        return json.loads(text) if digest == _digest(text) else None
     except (OSError, ValueError):
         return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write(folder: Path, name: str, value: Any) -> None:
@@ -37,7 +46,8 @@ def write(folder: Path, name: str, value: Any) -> None:
         handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
         try:
             with os.fdopen(handle, "w") as file:
-                json.dump(value, file)
+                text = json.dumps(value)
+                file.write(f"{_digest(text)}\n{text}")
             os.replace(part, folder / f"{name}.json")
         except BaseException:
             os.unlink(part)
