@@ -12,6 +12,7 @@ const SOURCES: &[&str] = &[
     "cc/memory.cpp",
     "cc/arena.cpp",
     "cc/watch.cpp",
+    "cc/workspace.cpp",
     "cc/device.cpp",
     "cc/cuda.cpp",
     "cc/archive.cpp",

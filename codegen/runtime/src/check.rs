@@ -31,28 +31,45 @@ struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    fn run(&mut self, device: Device) -> Result<(), RuntimeError> {
+    fn run(&mut self, device: Device, runs: usize) -> Result<(), RuntimeError> {
         device.set_generator_state(&self.generator)?;
-        self.stepper.run()?;
+        run(self.stepper, runs)?;
         self.generator = device.generator_state()?;
         Ok(())
     }
 }
 
-/// Trains `ours` for `steps` steps with updates, from the generator's present state.
+/// How a step is trained.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Training {
+    /// Steps, each with an update.
+    pub steps: usize,
+    /// Learning rate of the updates.
+    pub lr: f64,
+    /// Runs per step; the gradients of all are added up. At least 1.
+    pub runs: usize,
+}
+
+/// Runs the step so often, and adds the gradients up.
+fn run(stepper: &mut dyn Stepper, runs: usize) -> Result<(), RuntimeError> {
+    stepper.run()?;
+    (1..runs).try_for_each(|_| stepper.accumulate().map(drop))
+}
+
+/// Trains `ours` from the generator's present state.
 ///
 /// # Errors
 /// When an operator fails.
-pub fn train(ours: &mut dyn Stepper, steps: usize, lr: f64) -> Result<(), RuntimeError> {
+pub fn train(ours: &mut dyn Stepper, training: Training) -> Result<(), RuntimeError> {
+    let Training { steps, lr, runs } = training;
     for _ in 0..steps {
-        ours.run()?;
+        run(ours, runs)?;
         ours.update(lr)?;
     }
     Ok(())
 }
 
-/// Trains `ours` and each of `others` for `steps` steps from the generator's present state, and compares. The
-/// generator is left in the state of `ours`.
+/// Trains `ours` and each of `others` from the generator's present state, and compares. The generator is left in the state of `ours`.
 ///
 /// # Errors
 /// When an operator fails on any side.
@@ -60,19 +77,19 @@ pub fn side_by_side(
     step: &Step,
     ours: &mut dyn Stepper,
     others: &mut [&mut dyn Stepper],
-    steps: usize,
-    lr: f64,
+    training: Training,
     device: Device,
 ) -> Result<Verdict, RuntimeError> {
+    let Training { steps, lr, runs } = training;
     let start = device.generator_state()?;
     let mut ours = Lane { stepper: ours, generator: start.copy() };
     let mut others: Vec<Lane> =
         others.iter_mut().map(|other| Lane { stepper: &mut **other, generator: start.copy() }).collect();
     let mut verdict = Verdict::default();
     for k in 1..=steps {
-        ours.run(device)?;
+        ours.run(device, runs)?;
         for other in &mut others {
-            other.run(device)?;
+            other.run(device, runs)?;
         }
         for other in &others {
             let mut compared = Compared { step: k, against: other.stepper.title(), verdict: &mut verdict };

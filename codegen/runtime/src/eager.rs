@@ -128,6 +128,14 @@ impl Stepper for Eager {
         Ok(memory::read(self.device)?.peak.saturating_sub(resident))
     }
 
+    fn accumulate(&mut self) -> Result<u64, RuntimeError> {
+        self.results = None;
+        let resident = memory::read(self.device)?.current;
+        memory::reset_peak(self.device)?;
+        self.results = Some(self.step.accumulate()?);
+        Ok(memory::read(self.device)?.peak.saturating_sub(resident))
+    }
+
     fn results(&self) -> Result<Results, RuntimeError> {
         let Some(results) = &self.results else { return Ok(Vec::new()) };
         let named = |role: OutputRole, list: &[(String, Tensor)]| -> Results {

@@ -35,7 +35,10 @@ impl From<rk_torch::Error> for RuntimeError {
 
 impl From<tch::TchError> for RuntimeError {
     fn from(e: tch::TchError) -> Self {
-        RuntimeError::Torch(e.to_string().lines().next().unwrap_or_default().to_owned())
+        // A line that ends with a colon says only that there is more.
+        let text = e.to_string();
+        let told = text.lines().find(|line| !line.trim_end().ends_with(':')).unwrap_or(&text);
+        RuntimeError::Torch(told.to_owned())
     }
 }
 

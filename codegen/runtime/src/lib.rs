@@ -6,6 +6,8 @@
 //! | `pass` | one execution: segments in some order, with what they take |
 //! | `cuda` | the GPU side: kernels, events, the step as one graph |
 //! | `prepare` | turns the program into prepared calls, once |
+//! | [`guest`] | a step in somebody else's program, who interrupts it for the loss |
+//! | [`arguments`] | whether tensors are what a step was made for |
 //! | `placed` | turns the addresses of a lowered step into launches of an arena |
 //! | `streams` | the streams of a lowered step, emulated in any order that their events allow |
 //! | [`tensors`] | makes arguments and constants from their description |
@@ -20,11 +22,13 @@
 //! Not here: decisions about what to keep or run again.
 
 pub mod archive;
+pub mod arguments;
 pub mod check;
 pub mod compare;
 mod cuda;
 pub mod eager;
 mod error;
+pub mod guest;
 mod kernels;
 pub mod machine;
 mod pass;
@@ -37,5 +41,6 @@ pub mod tensors;
 pub mod timing;
 
 pub use error::RuntimeError;
+pub use guest::Guest;
 pub use machine::{Excess, Machine, Measured};
 pub use session::{Check, Options, Report};

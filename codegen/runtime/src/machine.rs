@@ -21,9 +21,11 @@
 //!
 //! Not here: decisions (see `prepare`), where arguments come from (see `model`), comparison (see `compare`).
 
+use std::collections::BTreeMap;
+
 use rk_step::queue::Pace;
-use rk_step::{Account, OutputRole, Role, Sequence, Step, account};
-use rk_torch::{Arena, Counts, Device, Operator, Parked, Prepared, Running, Slots, Value, memory};
+use rk_step::{Account, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec, account};
+use rk_torch::{Arena, Counts, Device, Operator, Parked, Running, Slots, Value, memory};
 use tch::Tensor;
 
 use crate::cuda::Driver;
@@ -31,7 +33,7 @@ use crate::error::RuntimeError;
 use crate::kernels::Kernels;
 use crate::pass::{OnGpu, Pass, Places, Progress};
 use crate::prepare::{Prepare, Segment, prepare};
-use crate::{placed, streams, tensors};
+use crate::{arguments, placed, streams, tensors};
 
 /// What one step took.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,8 +64,8 @@ pub struct Excess {
 /// A step ready to run, with its arguments.
 pub struct Machine {
     step: Step,
-    device: Device,
-    slots: Slots,
+    pub(crate) device: Device,
+    pub(crate) slots: Slots,
     segments: Vec<Segment>,
     kept: Vec<usize>,
     account: Account,
@@ -79,10 +81,23 @@ pub struct Machine {
     driver: Option<Driver>,
     /// Whether it has run there, launch by launch.
     has_run: bool,
+    /// By output, the gradients of all runs since [`Machine::run`], when there were several.
+    accumulated: BTreeMap<usize, Tensor>,
     /// What it leaves behind each time, once it is a graph.
     replayed: Option<Replayed>,
     /// Behind the segments, whose launches point into it.
     _kernels: Option<Kernels>,
+}
+
+/// Which part of a step runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// What comes before the caller's part, and the views among what the caller gets.
+    Forward,
+    /// What comes after it.
+    Backward,
 }
 
 /// The results of a captured step, at the same addresses every time, and what it takes.
@@ -95,21 +110,31 @@ impl Machine {
     /// Prepares the step on `device` with these arguments, one per `step.args`, whose storage it will share.
     ///
     /// # Errors
-    /// When an operator does not exist or an argument does not fit its schema, named with instruction and node.
+    /// When an argument is not what the step was made for, an operator does not exist or an argument of it does not fit its schema,
+    /// named with instruction and node; when the step waits for its caller in the middle ([`crate::Guest`] runs those).
     pub fn new(step: Step, args: &[Tensor], device: Device) -> Result<Self, RuntimeError> {
-        if args.len() != step.args.len() {
-            let message = format!("{} arguments for a step with {}", args.len(), step.args.len());
-            return Err(RuntimeError::Model(message));
+        if step.interruption().is_some() {
+            let message = "the step is interrupted by its caller, who computes the loss: only the program that it was compiled in can run it";
+            return Err(RuntimeError::Model(message.into()));
         }
+        arguments::check(&step, args, device)?;
+        let mut machine = Self::unbound(step, 0, device)?;
+        machine.bind(args)?;
+        machine.rehearse()?;
+        Ok(machine)
+    }
+
+    /// The step on `device` without its arguments. The caller of an interrupted step gets the first `handed_out` results in its middle.
+    ///
+    /// # Errors
+    /// As [`Machine::new`].
+    pub(crate) fn unbound(step: Step, handed_out: usize, device: Device) -> Result<Self, RuntimeError> {
         let account = account(&step)?;
         let kernels = Kernels::load(&step, device)?;
-        let Prepare { segments, slots, kept } = prepare(&step, kernels.as_ref())?;
+        let Prepare { segments, slots, kept } = prepare(&step, kernels.as_ref(), handed_out)?;
         let mut slots = Slots::new(slots)?;
-        for (i, arg) in args.iter().enumerate() {
-            slots.set(i, arg)?;
-        }
         for (i, constant) in step.constants.iter().enumerate() {
-            slots.set(args.len() + i, &tensors::constant(constant, device.to_tch())?)?;
+            slots.set(step.args.len() + i, &tensors::constant(constant, device.to_tch())?)?;
         }
         let before = memory::read(device)?.current;
         let state = device.generator_state()?;
@@ -126,7 +151,7 @@ impl Machine {
             sequence = Some(launches);
         }
         let parked = None;
-        let mut machine = Self {
+        Ok(Self {
             step,
             device,
             slots,
@@ -140,16 +165,20 @@ impl Machine {
             order: None,
             driver,
             has_run: false,
+            accumulated: BTreeMap::new(),
             replayed: None,
             _kernels: kernels,
-        };
-        machine.rehearse()?;
-        Ok(machine)
+        })
+    }
+
+    /// Binds arguments that have been checked.
+    pub(crate) fn bind(&mut self, args: &[Tensor]) -> Result<(), RuntimeError> {
+        args.iter().enumerate().try_for_each(|(i, arg)| Ok(self.slots.set(i, arg)?))
     }
 
     /// Runs a lowered step once on the heap, and puts back what it changed: inputs and buffers, parameters that are not
     /// trained, the generator. (Nothing but an optimizer writes to a trainable parameter: autograd forbids it.)
-    fn rehearse(&mut self) -> Result<(), RuntimeError> {
+    pub(crate) fn rehearse(&mut self) -> Result<(), RuntimeError> {
         let Some(mut arena) = self.arena.take() else { return Ok(()) };
         let generator = self.device.generator_state()?;
         let mut before = Vec::new();
@@ -162,8 +191,15 @@ impl Machine {
             }
         }
         let resident = memory::read(self.device)?.current;
-        let rehearsed = arena.enter(true).map_err(Into::into);
-        let rehearsed = rehearsed.and_then(|mut running| self.execute(resident, Some(&mut running), None));
+        let rehearsed = arena.enter(true).map_err(Into::into).and_then(|mut running| {
+            if self.step.interruption().is_none() {
+                return self.execute(Part::Whole, resident, Progress::default(), Some(&mut running), None).map(drop);
+            }
+            let progress = Progress::default();
+            let (_, progress) = self.execute(Part::Forward, resident, progress, Some(&mut running), None)?;
+            self.put_tangents(&self.made_up_tangents()?)?;
+            self.execute(Part::Backward, resident, progress, Some(&mut running), None).map(drop)
+        });
         self.arena = Some(arena);
         self.let_go(rehearsed.is_err())?;
         rehearsed?;
@@ -207,6 +243,34 @@ impl Machine {
     /// # Errors
     /// When an operator fails, named with instruction and node. The values made so far are let go.
     pub fn run(&mut self) -> Result<Measured, RuntimeError> {
+        self.accumulated.clear();
+        self.run_again()
+    }
+
+    /// Runs the step again, and adds its gradients to those that are there, as autograd does.
+    ///
+    /// # Errors
+    /// As [`Machine::run`].
+    pub fn accumulate(&mut self) -> Result<Measured, RuntimeError> {
+        let _no_grad = tch::no_grad_guard();
+        let gradients: Vec<usize> =
+            (0..self.step.outputs.len()).filter(|&i| self.step.outputs[i].role == OutputRole::Gradient).collect();
+        for &i in gradients.iter().filter(|_| self.accumulated.is_empty()).collect::<Vec<_>>() {
+            // The next run writes over them.
+            let own = self.output(i)?.map(|gradient| gradient.copy());
+            self.accumulated.extend(own.map(|own| (i, own)));
+        }
+        let measured = self.run_again()?;
+        for i in gradients {
+            let new = self.slots.get(self.step.program.outputs[i].index())?;
+            if let (Some(sum), Some(new)) = (self.accumulated.get_mut(&i), new) {
+                let _ = sum.f_add_(&new)?;
+            }
+        }
+        Ok(measured)
+    }
+
+    fn run_again(&mut self) -> Result<Measured, RuntimeError> {
         self.clear_results()?;
         if self.driver.is_none() {
             return self.run_once();
@@ -259,22 +323,63 @@ impl Machine {
 
     fn run_once(&mut self) -> Result<Measured, RuntimeError> {
         let resident = memory::read(self.device)?.current;
+        Ok(self.run_part(Part::Whole, resident, Progress::default())?.0)
+    }
+
+    /// Runs a part of the step, with so many bytes allocated outside of it, from where it has come to.
+    pub(crate) fn run_part(
+        &mut self,
+        part: Part,
+        resident: u64,
+        progress: Progress,
+    ) -> Result<(Measured, Progress), RuntimeError> {
         let mut arena = self.arena.take();
         let base = arena.as_ref().map(Arena::base);
         let result = match &mut arena {
             Some(arena) => match arena.enter(false) {
-                Ok(mut running) => self.execute(resident, Some(&mut running), base),
+                Ok(mut running) => self.execute(part, resident, progress, Some(&mut running), base),
                 Err(error) => Err(error.into()),
             },
-            None => self.execute(resident, None, None),
+            None => self.execute(part, resident, progress, None, None),
         };
         self.arena = arena;
         self.let_go(result.is_err())?;
         result
     }
 
+    /// The slots that the caller of an interrupted step fills.
+    pub(crate) fn tangents(&self) -> &[Slot] {
+        match self.step.interruption().map(|at| &self.step.program.instrs[at]) {
+            Some(Instr::Run(run)) => &run.outputs,
+            _ => &[],
+        }
+    }
+
+    /// Gives an interrupted step what it waits for.
+    pub(crate) fn put_tangents(&mut self, tangents: &[Tensor]) -> Result<(), RuntimeError> {
+        let slots: Vec<usize> = self.tangents().iter().map(|slot| slot.index()).collect();
+        slots.into_iter().zip(tangents).try_for_each(|(slot, tangent)| Ok(self.slots.set(slot, tangent)?))
+    }
+
+    /// What a tangent looks like, as the layout has it.
+    pub(crate) fn tangent_spec(&self, slot: Slot) -> Option<&TensorSpec> {
+        let places = self.step.layout.as_ref()?.places.iter();
+        places.into_iter().find(|place| place.slot == slot)?.spec.as_ref()
+    }
+
+    /// Zeros in place of the caller's tangents.
+    fn made_up_tangents(&self) -> Result<Vec<Tensor>, RuntimeError> {
+        let zeros = |&slot: &Slot| {
+            let spec = self.tangent_spec(slot).ok_or_else(|| {
+                RuntimeError::Model("the step is not lowered, or does not say what its tangents are".into())
+            })?;
+            Ok(tensors::zeros(spec, self.device.to_tch())?)
+        };
+        self.tangents().iter().map(zeros).collect()
+    }
+
     /// After a failure: lets the values made so far go, and puts the generator back.
-    fn let_go(&mut self, failed: bool) -> Result<(), RuntimeError> {
+    pub(crate) fn let_go(&mut self, failed: bool) -> Result<(), RuntimeError> {
         if failed {
             for slot in self.step.resident() as usize..self.slots.len() {
                 self.slots.clear(slot)?;
@@ -299,10 +404,12 @@ impl Machine {
 
     fn execute(
         &mut self,
+        part: Part,
         resident: u64,
+        progress: Progress,
         arena: Option<&mut Running<'_>>,
         base: Option<usize>,
-    ) -> Result<Measured, RuntimeError> {
+    ) -> Result<(Measured, Progress), RuntimeError> {
         let uncounted = if self.states_are_counted { 0 } else { self.step.generator_bytes() };
         let Self { step, device, slots, segments, parked, account, sequence, order, driver, .. } = self;
         let placed = sequence.as_ref().zip(step.layout.as_ref()).zip(base);
@@ -323,11 +430,18 @@ impl Machine {
             uncounted,
             resident,
             planned: order.is_none(),
-            progress: Progress::default(),
+            progress,
         };
-        // Behind the program comes the epilogue.
-        let epilogue = segments.len() - 1;
+        // Behind the program comes the epilogue, and behind that the views that the caller gets in the middle.
+        let epilogue = step.program.instrs.len();
+        let middle = step.interruption().unwrap_or(0);
         match (&*order, &*sequence, driver) {
+            _ if part == Part::Forward => {
+                (0..middle).chain([epilogue + 1]).try_for_each(|at| pass.segment(at, None))?;
+            }
+            _ if part == Part::Backward => {
+                (middle + 1..=epilogue).try_for_each(|at| pass.segment(at, None))?;
+            }
             (_, Some(sequence), Some(driver)) => {
                 let mut queue = OnGpu { pass: &mut pass, driver, next: 0, one_by_one: rehearses };
                 sequence.enqueue(&mut queue)?;
@@ -343,11 +457,14 @@ impl Machine {
         Ok(pass.end())
     }
 
-    /// The tensor of result `i` of the step; `None` when it is undefined.
+    /// The tensor of result `i` of the step; `None` when it is undefined. A gradient is that of all runs that were added up.
     ///
     /// # Errors
     /// None for `i` in range.
     pub fn output(&self, i: usize) -> Result<Option<Tensor>, RuntimeError> {
+        if let Some(sum) = self.accumulated.get(&i) {
+            return Ok(Some(sum.shallow_clone()));
+        }
         Ok(self.slots.get(self.step.program.outputs[i].index())?)
     }
 
@@ -365,17 +482,15 @@ impl Machine {
     /// When a gradient does not fit its parameter.
     pub fn update(&mut self, lr: f64) -> Result<(), RuntimeError> {
         let add = Operator::find("aten.add_.Tensor")?;
-        for (output, slot) in self.step.outputs.iter().zip(&self.step.program.outputs) {
-            if output.role != OutputRole::Gradient || self.slots.get(slot.index())?.is_none() {
-                continue;
-            }
+        for (i, output) in self.step.outputs.iter().enumerate() {
+            let gradient = self.output(i)?.filter(|_| output.role == OutputRole::Gradient);
+            let Some(gradient) = gradient else { continue };
             let arg = self.step.args.iter().position(|a| {
                 a.role == Role::Parameter { trainable: true }
                     && (a.name == output.name || a.aliases.contains(&output.name))
             });
-            let Some(arg) = arg else { continue };
-            let args = [Value::Slot(arg), Value::Slot(slot.index()), Value::Float(-lr)];
-            Prepared::new(add, &args, &[None])?.run(&mut self.slots)?;
+            let Some(parameter) = arg.map_or(Ok(None), |arg| self.arg(arg))? else { continue };
+            add.call(&[Value::Tensor(parameter), Value::Tensor(gradient), Value::Float(-lr)])?;
         }
         Ok(())
     }

@@ -108,10 +108,10 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    /// What was measured.
-    pub fn end(self) -> Measured {
+    /// What was measured, and how far it has come: the second half of an interrupted step goes on from there.
+    pub fn end(self) -> (Measured, Progress) {
         let Self { step, account, arena, progress, .. } = self;
-        Measured {
+        let measured = Measured {
             peak_bytes: progress.peak,
             peak_node: progress.peak_at.map_or(String::new(), |at| node_name(step, at)),
             resident_bytes: self.resident,
@@ -121,7 +121,8 @@ impl Pass<'_, '_> {
                 measured_bytes: account.during[at] + by,
             }),
             counts: arena.map(|arena| arena.counts()),
-        }
+        };
+        (measured, progress)
     }
 }
 

@@ -13,7 +13,9 @@ use rk_torch::{Arena, Device, Place};
 use crate::cuda;
 use crate::error::RuntimeError;
 
-/// The arena of a lowered step, with one launch per run of the program and one more for the epilogue, which only makes views.
+/// The arena of a lowered step, with one launch per run of the program and two more, which only make views: for the epilogue, and for
+/// what the caller of an interrupted step gets in its middle. Of such a step, what lies in the gradient space is the caller's: it has
+/// no place here, and is allocated when it is made.
 ///
 /// # Errors
 /// When there is too little memory.
@@ -24,7 +26,8 @@ pub(crate) fn arena(
     device: Device,
 ) -> Result<Arena, RuntimeError> {
     let gradients = gradient_offset(step, layout);
-    let bytes = gradients.saturating_add(layout.gradient_bytes);
+    let leaves = step.interruption().is_some();
+    let bytes = if leaves { layout.arena_bytes } else { gradients.saturating_add(layout.gradient_bytes) };
     let available = match device {
         Device::Cpu => available_memory(),
         Device::Cuda(_) => Some(cuda::available_memory()?),
@@ -37,10 +40,10 @@ pub(crate) fn arena(
     }
     let mut arena = Arena::new(bytes, device)?;
     let offset_of = |place: &rk_step::Place| match place.space {
-        Space::Arena => place.offset,
-        Space::Gradients => gradients + place.offset,
+        Space::Arena => Some(place.offset),
+        Space::Gradients => (!leaves).then_some(gradients + place.offset),
     };
-    let mut offsets = vec![0; step.program.slots as usize];
+    let mut offsets = vec![Some(0); step.program.slots as usize];
     layout.places.iter().for_each(|place| offsets[place.slot.index()] = offset_of(place));
     let values: Vec<Occupied> = occupied(step, layout)
         .into_iter()
@@ -67,6 +70,7 @@ pub(crate) fn arena(
         let taken = live.map(|one| one.offset..one.offset + one.bytes.next_multiple_of(step.alignment));
         arena.add_launch(&results, &free(taken.collect(), layout.arena_bytes, workspace.start))?;
     }
+    arena.add_launch(&[], &[])?;
     arena.add_launch(&[], &[])?;
     Ok(arena)
 }

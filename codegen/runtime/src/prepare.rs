@@ -52,6 +52,8 @@ pub(crate) struct Segment {
 
 /// The whole program, prepared.
 pub(crate) struct Prepare {
+    /// One per instruction, one for the epilogue, and one more for a step that the caller interrupts: the views among what it gets
+    /// in the middle, which the epilogue then leaves out.
     pub segments: Vec<Segment>,
     /// Size of the table.
     pub slots: usize,
@@ -59,8 +61,13 @@ pub(crate) struct Prepare {
     pub kept: Vec<usize>,
 }
 
-/// Prepares the step's program. The step must be valid. Nodes with a kernel need `kernels`, which must live as long.
-pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare, RuntimeError> {
+/// Prepares the step's program. The step must be valid. Nodes with a kernel need `kernels`, which must live as long. The first
+/// `handed_out` results are those that the caller of an interrupted step gets in its middle.
+pub(crate) fn prepare(
+    step: &Step,
+    kernels: Option<&Kernels>,
+    handed_out: usize,
+) -> Result<Prepare, RuntimeError> {
     let base = step.program.slots as usize;
     let mut slots = base;
     let gradient = gradient_slots(step)?;
@@ -70,6 +77,7 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
     let mut segments = Vec::with_capacity(step.program.instrs.len() + 1);
     let mut launches = 0;
     let mut is_state = vec![false; base];
+    let interruption = step.interruption();
     for (i, instr) in step.program.instrs.iter().enumerate() {
         let mut gone = Vec::new();
         let (mut gradient_bytes, mut states) = (0i64, 0i64);
@@ -98,6 +106,8 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
                 }
                 let mode = Mode { again: run.again, grad: differentiates && !node.backward };
                 let made = match kernels.filter(|_| node.kernel.is_some()) {
+                    // The caller's part: what it makes is put into the slots.
+                    _ if interruption == Some(i) => Ok((Vec::new(), 0)),
                     Some(kernels) => kernels.actions(node, run).map(|actions| (actions, 0)),
                     None => body(node, run, base, mode),
                 };
@@ -118,19 +128,38 @@ pub(crate) fn prepare(step: &Step, kernels: Option<&Kernels>) -> Result<Prepare,
         segment.states = states;
         segments.push(segment);
     }
-    let mut actions = Vec::new();
+    let early = early_views(step, if interruption.is_some() { handed_out } else { 0 });
+    let (mut actions, mut before) = (Vec::new(), Vec::new());
     for (i, call) in step.program.epilogue.iter().enumerate() {
         let bind = |local: u32| local as usize;
         let results: Vec<Option<usize>> = call.results.iter().map(|r| r.map(bind)).collect();
-        actions.push(prepared(call, Mode { again: false, grad: false }, &bind, &results).map_err(
-            |message| RuntimeError::Execution { place: format!("epilogue[{i}] {}", call.op), message },
-        )?);
+        let view = prepared(call, Mode { again: false, grad: false }, &bind, &results).map_err(|message| {
+            RuntimeError::Execution { place: format!("epilogue[{i}] {}", call.op), message }
+        })?;
+        if early[i] { before.push(view) } else { actions.push(view) }
         results.into_iter().flatten().for_each(|r| alive[r] = true);
     }
     let end = Segment::new(step.program.instrs.len(), actions);
     segments.push(Segment { launch: Some(launches), ..end });
+    if interruption.is_some() {
+        let handover = Segment::new(step.program.instrs.len(), before);
+        segments.push(Segment { launch: Some(launches + 1), ..handover });
+    }
     let kept = (step.resident() as usize..base).filter(|&s| alive[s]).collect();
     Ok(Prepare { segments, slots, kept })
+}
+
+/// Which calls of the epilogue the first `handed_out` results need.
+fn early_views(step: &Step, handed_out: usize) -> Vec<bool> {
+    let mut needed: Vec<u32> = step.program.outputs.iter().take(handed_out).map(|slot| slot.0).collect();
+    let mut early = vec![false; step.program.epilogue.len()];
+    for (at, call) in step.program.epilogue.iter().enumerate().rev() {
+        if call.results.iter().flatten().any(|result| needed.contains(result)) {
+            early[at] = true;
+            call.args.iter().for_each(|arg| arg.for_each_value(&mut |value| needed.push(value)));
+        }
+    }
+    early
 }
 
 impl Segment {

@@ -8,7 +8,7 @@ use rk_torch::{Device, memory};
 use tch::Tensor;
 
 use crate::archive;
-use crate::check::{Verdict, side_by_side, train};
+use crate::check::{Training, Verdict, side_by_side, train};
 use crate::eager::Eager;
 use crate::error::RuntimeError;
 use crate::machine::{Machine, Measured};
@@ -37,6 +37,8 @@ pub struct Options {
     pub steps: usize,
     /// Learning rate of the updates.
     pub lr: f64,
+    /// Runs per training step, whose gradients are added up before the update; at least 1.
+    pub accumulate: usize,
     /// Whether to compare bits, and with what.
     pub check: Check,
     /// Another archive than the recorded one.
@@ -60,6 +62,7 @@ impl Default for Options {
             device,
             steps: 1,
             lr: 1e-3,
+            accumulate: 1,
             check: Check::None,
             model,
             warmup: 1,
@@ -167,6 +170,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         verdict: None,
     };
     {
+        let training = Training { steps: options.steps, lr: options.lr, runs: options.accumulate };
         let mut others: Vec<&mut dyn Stepper> = Vec::new();
         if let Some(eager) = &mut eager {
             others.push(eager);
@@ -176,10 +180,10 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
             others.push(original);
         }
         if others.is_empty() {
-            train(&mut ours, options.steps, options.lr)?;
+            train(&mut ours, training)?;
         } else {
             report.verdict =
-                Some(side_by_side(&step, &mut ours, &mut others, options.steps, options.lr, device)?);
+                Some(side_by_side(&step, &mut ours, &mut others, training, device)?);
         }
     }
     if let Some(original) = &mut original {

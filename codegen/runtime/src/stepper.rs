@@ -22,7 +22,13 @@ pub trait Stepper {
     /// When an operator fails.
     fn run(&mut self) -> Result<u64, RuntimeError>;
 
-    /// The results of the last run.
+    /// Runs the step again, and adds its gradients to those that are there, as autograd does; otherwise as [`Stepper::run`].
+    ///
+    /// # Errors
+    /// When an operator fails.
+    fn accumulate(&mut self) -> Result<u64, RuntimeError>;
+
+    /// The results of the last run, the gradients of all since [`Stepper::run`].
     ///
     /// # Errors
     /// When libtorch refuses.
@@ -68,20 +74,13 @@ impl Stepper for Program {
     }
 
     fn run(&mut self) -> Result<u64, RuntimeError> {
-        let mut measured = self.machine.run()?;
-        let peak = measured.peak_bytes;
-        // Of all steps: a single allocation outside of the arena must not hide behind another step's peak.
-        let most = |one: Counts, other: Counts| Counts {
-            placed: one.placed.max(other.placed),
-            outside: one.outside.max(other.outside),
-            moved: one.moved.max(other.moved),
-        };
-        let counts = measured.counts.map(|now| most(now, self.measured.counts.unwrap_or_default()));
-        (measured.counts, self.measured.counts) = (counts, counts);
-        if peak >= self.measured.peak_bytes {
-            self.measured = measured;
-        }
-        Ok(peak)
+        let measured = self.machine.run()?;
+        Ok(self.note(measured))
+    }
+
+    fn accumulate(&mut self) -> Result<u64, RuntimeError> {
+        let measured = self.machine.accumulate()?;
+        Ok(self.note(measured))
     }
 
     fn results(&self) -> Result<Results, RuntimeError> {
@@ -104,5 +103,25 @@ impl Stepper for Program {
 
     fn clear(&mut self) -> Result<(), RuntimeError> {
         self.machine.clear_results()
+    }
+}
+
+impl Program {
+    /// Keeps what a run took, if it is the most so far; gives its peak.
+    fn note(&mut self, mut measured: Measured) -> u64 {
+        let peak = measured.peak_bytes;
+        // Of all steps: a single allocation outside of the arena must not hide behind another step's peak.
+        let most = |one: Counts, other: Counts| Counts {
+            placed: one.placed.max(other.placed),
+            outside: one.outside.max(other.outside),
+            moved: one.moved.max(other.moved),
+            left: one.left.max(other.left),
+        };
+        let counts = measured.counts.map(|now| most(now, self.measured.counts.unwrap_or_default()));
+        (measured.counts, self.measured.counts) = (counts, counts);
+        if peak >= self.measured.peak_bytes {
+            self.measured = measured;
+        }
+        peak
     }
 }

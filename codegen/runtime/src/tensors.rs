@@ -51,6 +51,16 @@ pub fn laid_out(spec: &TensorSpec, content: &Tensor, device: Device) -> Result<T
     Ok(out)
 }
 
+/// A tensor of zeros with this shape and these strides.
+///
+/// # Errors
+/// When torch refuses.
+pub fn zeros(spec: &TensorSpec, device: Device) -> Result<Tensor, RuntimeError> {
+    let elements = spec.bytes().div_ceil(spec.dtype.bytes());
+    let storage = Tensor::f_zeros([elements as i64], (kind(spec.dtype), device))?;
+    Ok(storage.f_as_strided(&spec.shape, spec.full_strides(), 0)?)
+}
+
 /// The tensor of a constant.
 ///
 /// # Errors

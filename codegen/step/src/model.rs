@@ -439,6 +439,9 @@ pub struct Output {
     pub name: String,
 }
 
+/// The call in the middle of a step that the caller interrupts. No kernel stands behind it.
+pub const TANGENTS: &str = "rk.tangents.default";
+
 fn is_false(b: &bool) -> bool {
     !*b
 }
@@ -447,6 +450,17 @@ impl Step {
     /// Number of slots that exist before the program starts: arguments and constants.
     pub fn resident(&self) -> u32 {
         (self.args.len() + self.constants.len()) as u32
+    }
+
+    /// Position in the program of the run in which the caller takes the outputs and gives their gradients (docs/ir.md, "Steps
+    /// that the caller interrupts"); `None` for a step that runs in one go.
+    pub fn interruption(&self) -> Option<usize> {
+        self.program.instrs.iter().position(|instr| match instr {
+            Instr::Run(run) => {
+                self.nodes.get(run.node.index()).is_some_and(|node| node.ops.iter().any(|call| call.op == TANGENTS))
+            }
+            Instr::Drop(_) => false,
+        })
     }
 
     /// A name for a slot as the user knows it: an argument's or constant's own, else `%12`.

@@ -11,6 +11,8 @@
 // the lowest free hole; a result that ends up elsewhere (it shares storage with another, or threads changed the order) is moved to its
 // place after the run.
 //
+// A result that leaves the step for good has no place here: its request goes to the heap, and the caller owns what comes of it.
+//
 // Threads: requests of the thread that runs the step are placed, and those of its OpenMP team, whose threads are marked when the
 // step is entered. Anybody else's go to the heap and are counted. One step runs at a time in a process.
 #include "arena.h"
@@ -40,7 +42,7 @@ using rk::rounded;
 
 struct Output {
   int64_t bytes;
-  char* place;
+  char* place; // null: it leaves the step, and is made on the heap
   int32_t slot;
 };
 struct Request {
@@ -74,7 +76,8 @@ struct RkArena {
   std::vector<RkGap> taken;                      // by address: temporaries, and results that were asked for
   std::optional<rk::Watch> watch;                // over a rehearsed run
   std::unordered_map<char*, int64_t> live;       // what was requested, by address
-  int64_t placed = 0, moved = 0;
+  int64_t placed = 0, moved = 0, left = 0;
+  bool leaving = false; // what is asked for now leaves the step
   bool orphan = false; // the step is gone, its results are not
 
   ~RkArena() {
@@ -157,6 +160,7 @@ void learn(RkArena& arena, RkSlots& slots) {
     Request& request = run.requests[static_cast<size_t>(block)];
     if (request.output >= 0) continue; // two results in one storage
     request.output = static_cast<int32_t>(j);
+    if (output.place == nullptr) continue;
     const int64_t at = output.place - arena.base;
     results.push_back({{at, at + rounded(output.bytes)}, blocks[static_cast<size_t>(block)].from});
   }
@@ -187,21 +191,33 @@ struct Misplaced {
   caffe2::TypeMeta dtype;
 };
 
+// A tensor over these bytes.
+at::Tensor over(c10::DataPtr data, int64_t bytes, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), nullptr, false);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys, dtype);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return tensor;
+}
+
+at::Tensor over(c10::DataPtr data, int64_t bytes, const at::Tensor& as) {
+  return over(std::move(data), bytes, as.key_set(), as.dtype(), as.sizes(), as.strides(), as.storage_offset());
+}
+
+void note_moved(RkArena& arena, const Output& output) {
+  std::lock_guard<std::mutex> guard(arena.lock);
+  arena.moved += 1;
+  if (output.place == nullptr) arena.leaving = true;
+  else arena.live[output.place] = output.bytes;
+}
+
 at::Tensor made_at(RkArena& arena, const Misplaced& from) {
   char* place = from.output->place;
   std::copy(from.content.begin(), from.content.end(), place);
-  {
-    std::lock_guard<std::mutex> guard(arena.lock);
-    arena.live[place] = from.output->bytes;
-    arena.moved += 1;
-  }
+  note_moved(arena, *from.output);
   rk::memory_add(from.output->bytes);
   auto* allocator = c10::GetAllocator(c10::DeviceType::CPU);
   c10::DataPtr data(place, place, allocator->raw_deleter(), c10::Device(c10::DeviceType::CPU));
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), from.output->bytes, std::move(data), nullptr, false);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), from.keys, from.dtype);
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(from.sizes, from.strides, from.offset);
-  return tensor;
+  return over(std::move(data), from.output->bytes, from.keys, from.dtype, from.sizes, from.strides, from.offset);
 }
 
 // The deleter of a tensor that was put into the arena without a request.
@@ -215,17 +231,20 @@ void leave(void* place) {
 at::Tensor moved_to(RkArena& arena, const Output& output, const at::Tensor& from) {
   const auto* source = static_cast<const char*>(from.storage().data());
   TORCH_CHECK(source + output.bytes <= output.place || output.place + output.bytes <= source, "a result of ", output.bytes, " bytes was made over a part of its own place");
-  {
-    std::lock_guard<std::mutex> guard(arena.lock);
-    arena.live[output.place] = output.bytes;
-    arena.moved += 1;
-  }
+  note_moved(arena, output);
   c10::DataPtr data(output.place, output.place, &leave, arena.device);
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), output.bytes, std::move(data), nullptr, false);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), from.key_set(), from.dtype());
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(from.sizes(), from.strides(), from.storage_offset());
+  auto tensor = over(std::move(data), output.bytes, from);
   tensor.copy_(from);
   return tensor;
+}
+
+// A result that was made in the arena by chance and leaves the step: a copy on the heap, with the same sizes and strides.
+at::Tensor taken_out(RkArena& arena, const Output& output, const at::Tensor& from) {
+  note_moved(arena, output);
+  auto* allocator = c10::GetAllocator(arena.device.type());
+  c10::DataPtr data = allocator->allocate(static_cast<size_t>(output.bytes));
+  allocator->copy_data(data.get(), from.storage().data(), static_cast<size_t>(output.bytes));
+  return over(std::move(data), output.bytes, from);
 }
 
 void settle(RkArena& arena, RkSlots& slots) {
@@ -238,6 +257,10 @@ void settle(RkArena& arena, RkSlots& slots) {
     TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
     if (storage.data() == output.place) continue;
     const auto* from = static_cast<const char*>(storage.data());
+    if (output.place == nullptr) {
+      if (from >= arena.base && from < arena.base + arena.bytes) tensor = taken_out(arena, output, tensor);
+      continue;
+    }
     if (arena.device.is_cuda()) {
       tensor = moved_to(arena, output, tensor);
       continue;
@@ -292,16 +315,24 @@ const Request* RkArena::expected(int64_t size) {
 
 namespace rk {
 
-void* arena_take(size_t bytes, c10::DeviceType device) {
+void* arena_take(size_t bytes, c10::DeviceType device, bool& leaves) {
+  leaves = false;
   if (!works_for_the_step()) return nullptr;
   RkArena* arena = active.load(std::memory_order_acquire);
   if (arena->rehearsing || arena->device.type() != device) return nullptr;
   std::lock_guard<std::mutex> guard(arena->lock);
   TORCH_CHECK(arena->run != nullptr, "asks for ", bytes, " bytes outside of a launch");
   const auto size = static_cast<int64_t>(bytes);
-  const Request* request = arena->expected(size);
+  const Request* request = arena->leaving ? nullptr : arena->expected(size);
+  const Output* output = request == nullptr || request->output < 0 ? nullptr : &arena->run->outputs[static_cast<size_t>(request->output)];
+  if (arena->leaving || (output != nullptr && output->place == nullptr)) {
+    arena->leaving = false;
+    arena->left += 1;
+    leaves = true;
+    return nullptr;
+  }
   int64_t at = -1;
-  if (request != nullptr) at = request->output < 0 ? request->offset : arena->run->outputs[static_cast<size_t>(request->output)].place - arena->base;
+  if (request != nullptr) at = output == nullptr ? request->offset : output->place - arena->base;
   if (at < 0 || !arena->is_free({at, at + rounded(size)})) at = arena->hole(rounded(size));
   if (at < 0) {
     int64_t used = 0, free = 0;
@@ -394,7 +425,7 @@ void rk_arena_free(RkArena* arena) {
 const char* rk_arena_run(RkArena* arena, const RkPlace* outputs, size_t n, const RkGap* gaps, size_t m) {
   return rk::guarded([&] {
     Run run;
-    for (size_t i = 0; i < n; ++i) run.outputs.push_back({outputs[i].bytes, arena->base + outputs[i].offset, outputs[i].slot});
+    for (size_t i = 0; i < n; ++i) run.outputs.push_back({outputs[i].bytes, outputs[i].offset < 0 ? nullptr : arena->base + outputs[i].offset, outputs[i].slot});
     run.gaps.assign(gaps, gaps + m);
     arena->runs.push_back(std::move(run));
   });
@@ -411,7 +442,8 @@ const char* rk_arena_enter(RkArena* arena, bool rehearse) {
     arena->run = nullptr;
     arena->taken.clear();
     arena->watch.reset();
-    arena->placed = arena->moved = 0;
+    arena->placed = arena->moved = arena->left = 0;
+    arena->leaving = false;
     missed.store(0, std::memory_order_relaxed);
     counted.store(arena->device.type(), std::memory_order_relaxed);
     active.store(arena, std::memory_order_release);
@@ -453,11 +485,12 @@ const char* rk_arena_end(RkArena* arena, RkSlots* slots) {
   });
 }
 
-void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved) {
+void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved, int64_t* left) {
   std::lock_guard<std::mutex> guard(arena->lock);
   *placed = arena->placed;
   *outside = arena->rehearsing ? 0 : missed.load(std::memory_order_relaxed);
   *moved = arena->moved;
+  *left = arena->left;
 }
 
 } // extern "C"

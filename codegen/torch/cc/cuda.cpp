@@ -49,9 +49,10 @@ c10::Allocator* inner = nullptr;
 // torch calls it on the stream that the memory is for, which is also what the caching allocator looks up.
 void* allocate(size_t bytes, int /*device*/, Stream /*stream*/) {
   if (bytes == 0) return nullptr;
-  if (void* place = rk::arena_take(bytes, c10::DeviceType::CUDA)) return place;
+  bool leaves = false;
+  if (void* place = rk::arena_take(bytes, c10::DeviceType::CUDA, leaves)) return place;
   void* block = inner->raw_allocate(bytes);
-  rk::arena_missed(c10::DeviceType::CUDA);
+  if (!leaves) rk::arena_missed(c10::DeviceType::CUDA);
   rk::watch_made(block, static_cast<int64_t>(bytes), c10::DeviceType::CUDA);
   return block;
 }

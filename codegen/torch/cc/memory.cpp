@@ -49,14 +49,15 @@ struct Counting final : c10::Allocator {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (n == 0) return {nullptr, nullptr, &release, cpu};
     const auto bytes = static_cast<int64_t>(n);
-    if (void* place = rk::arena_take(n, c10::DeviceType::CPU)) {
+    bool leaves = false;
+    if (void* place = rk::arena_take(n, c10::DeviceType::CPU, leaves)) {
       add(bytes);
       return {place, place, &release, cpu};
     }
     char* block = static_cast<char*>(inner->raw_allocate(n + kHeader));
     std::memcpy(block, &bytes, sizeof bytes);
     add(bytes);
-    rk::arena_missed(c10::DeviceType::CPU);
+    if (!leaves) rk::arena_missed(c10::DeviceType::CPU);
     rk::watch_made(block + kHeader, bytes, c10::DeviceType::CPU);
     return {block + kHeader, block + kHeader, &release, cpu};
   }

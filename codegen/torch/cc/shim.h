@@ -98,7 +98,8 @@ void rk_memory_read(int64_t* current, int64_t* peak, int64_t* count);
 void rk_memory_reset_peak(void);
 
 // ---- arena.cpp
-// The place of one result of a launch: bytes, offset in the arena, slot that holds it afterwards.
+// The place of one result of a launch: bytes, offset in the arena (-1: it leaves the step, and is made on the heap), slot that holds
+// it afterwards.
 struct RkPlace {
   int64_t bytes;
   int64_t offset;
@@ -124,8 +125,15 @@ void rk_arena_leave(RkArena* arena);
 // Launch number `run` begins, and ends: then its results are in their places.
 const char* rk_arena_begin(RkArena* arena, size_t run);
 const char* rk_arena_end(RkArena* arena, RkSlots* slots);
-// Since it was entered: requests that were placed, requests of the process that were not, results that were moved.
-void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved);
+// Since it was entered: requests that were placed, requests of the process that were not, results that were moved, and that left.
+void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved, int64_t* left);
+
+// ---- workspace.cpp
+struct RkWatch; // listens to the CPU's allocator
+const char* rk_watch_new(RkWatch** out);
+// Stops, and gives the bytes of the temporaries beside the `kept` results; those that are `leaving` are not counted.
+const char* rk_watch_workspace(RkWatch* watch, const at::Tensor* const* kept, size_t n, const at::Tensor* const* leaving, size_t m, int64_t* out);
+void rk_watch_free(RkWatch* watch);
 
 // ---- device.cpp
 // Seeds the default generator of the device (type 0 cpu, 1 cuda).
@@ -175,7 +183,7 @@ const char* rk_pickle_load(const char* path, const char*** names, at::Tensor*** 
 const char* rk_step_new(RkArchive* archive, at::Tensor* const* inputs, size_t n, int32_t loss, int64_t output, RkStep** out);
 void rk_step_free(RkStep* step);
 // Runs forward, loss and backward as eager PyTorch does. Results of the run before are let go first.
-const char* rk_step_run(RkStep* step);
+const char* rk_step_run(RkStep* step, bool accumulate);
 // The i-th result of the last run: role 0 loss, 1 output, 2 gradient. A null name: there are no more.
 const char* rk_step_result(const RkStep* step, size_t i, int32_t* role, const char** name, at::Tensor** out);
 // Lets the results and the gradients of the last run go.

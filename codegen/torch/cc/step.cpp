@@ -73,7 +73,8 @@ struct RkStep {
   bool in_backward = false;
 
   void clear();
-  void run(rk::Recorder* recorder);
+  // `accumulate`: gradients are added to those that are there.
+  void run(rk::Recorder* recorder, bool accumulate = false);
   void declare(rk::Recorder& recorder);
   at::Tensor loss_of(const std::vector<rk::Leaf>& outputs) const;
   std::string where() const;
@@ -133,8 +134,9 @@ void RkStep::declare(rk::Recorder& recorder) {
   }
 }
 
-void RkStep::run(rk::Recorder* recorder) {
-  clear();
+void RkStep::run(rk::Recorder* recorder, bool accumulate) {
+  if (accumulate) results.clear();
+  else clear();
   in_backward = false;
   ranges.clear();
   std::vector<rk::Leaf> outputs;
@@ -187,8 +189,8 @@ const char* rk_step_new(RkArchive* archive, at::Tensor* const* inputs, size_t n,
 
 void rk_step_free(RkStep* step) { delete step; }
 
-const char* rk_step_run(RkStep* step) {
-  return rk::guarded([&] { step->run(nullptr); });
+const char* rk_step_run(RkStep* step, bool accumulate) {
+  return rk::guarded([&] { step->run(nullptr, accumulate); });
 }
 
 const char* rk_step_result(const RkStep* step, size_t i, int32_t* role, const char** name, at::Tensor** out) {

@@ -16,8 +16,8 @@ use crate::prepared::Slots;
 pub struct Place {
     /// Bytes of its storage; 0: an undefined or empty tensor, which has no place.
     pub bytes: u64,
-    /// Offset of its first byte.
-    pub offset: u64,
+    /// Offset of its first byte; `None`: it leaves the step, and whoever gets it owns it.
+    pub offset: Option<u64>,
     /// The slot that holds it when the launch is done.
     pub slot: usize,
 }
@@ -31,6 +31,8 @@ pub struct Counts {
     pub outside: u64,
     /// Results that were made elsewhere and moved to their place.
     pub moved: u64,
+    /// Results that left the step.
+    pub left: u64,
 }
 
 /// Memory of a lowered step. Tensors in it may outlive it; what they hold is valid until the step runs again.
@@ -72,8 +74,11 @@ impl Arena {
     /// # Errors
     /// When memory is exhausted.
     pub fn add_launch(&mut self, results: &[Place], free: &[Range<u64>]) -> Result<()> {
-        let place =
-            |p: &Place| RawPlace { bytes: p.bytes as i64, offset: p.offset as i64, slot: p.slot as i32 };
+        let place = |p: &Place| RawPlace {
+            bytes: p.bytes as i64,
+            offset: p.offset.map_or(-1, |offset| offset as i64),
+            slot: p.slot as i32,
+        };
         let places: Vec<RawPlace> = results.iter().map(place).collect();
         let gap = |range: &Range<u64>| RawGap { from: range.start as i64, to: range.end as i64 };
         let gaps: Vec<RawGap> = free.iter().map(gap).collect();
@@ -131,11 +136,16 @@ impl Running<'_> {
 
     /// What happened since the step was entered.
     pub fn counts(&self) -> Counts {
-        let (mut placed, mut outside, mut moved) = (0, 0, 0);
+        let (mut placed, mut outside, mut moved, mut left) = (0, 0, 0, 0);
         // SAFETY: plain out-parameters.
-        unsafe { ffi::rk_arena_counts(self.arena.raw, &mut placed, &mut outside, &mut moved) };
+        unsafe { ffi::rk_arena_counts(self.arena.raw, &mut placed, &mut outside, &mut moved, &mut left) };
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        Counts { placed: count(placed), outside: count(outside), moved: count(moved) }
+        Counts {
+            placed: count(placed),
+            outside: count(outside),
+            moved: count(moved),
+            left: count(left),
+        }
     }
 }
 

@@ -29,7 +29,7 @@ macro_rules! opaque {
         pub struct $name { _private: [u8; 0] }
     )* };
 }
-opaque!(Op, Call, RawSlots, RawArchive, RawStep, RawArena, RawParked, RawStreams);
+opaque!(Op, Call, RawSlots, RawArchive, RawStep, RawArena, RawParked, RawStreams, RawWatch);
 
 /// The place of one result of a launch (`RkPlace`).
 #[repr(C)]
@@ -116,7 +116,13 @@ unsafe extern "C" {
     pub fn rk_arena_leave(arena: *mut RawArena);
     pub fn rk_arena_begin(arena: *mut RawArena, run: usize) -> Status;
     pub fn rk_arena_end(arena: *mut RawArena, slots: *mut RawSlots) -> Status;
-    pub fn rk_arena_counts(arena: *mut RawArena, placed: *mut i64, outside: *mut i64, moved: *mut i64);
+    pub fn rk_arena_counts(
+        arena: *mut RawArena,
+        placed: *mut i64,
+        outside: *mut i64,
+        moved: *mut i64,
+        left: *mut i64,
+    );
 
     pub fn rk_streams_new(index: i32, n: usize, out: *mut *mut RawStreams) -> Status;
     pub fn rk_streams_free(streams: *mut RawStreams);
@@ -124,6 +130,16 @@ unsafe extern "C" {
     pub fn rk_streams_use(streams: *mut RawStreams, i: i32) -> Status;
 
     pub fn rk_seed(kind: i32, index: i32, seed: u64) -> Status;
+    pub fn rk_watch_new(out: *mut *mut RawWatch) -> Status;
+    pub fn rk_watch_workspace(
+        watch: *mut RawWatch,
+        kept: *const RawTensor,
+        n: usize,
+        leaving: *const RawTensor,
+        m: usize,
+        out: *mut i64,
+    ) -> Status;
+    pub fn rk_watch_free(watch: *mut RawWatch);
     pub fn rk_generator_get(kind: i32, index: i32, out: *mut RawTensor) -> Status;
     pub fn rk_generator_set(kind: i32, index: i32, state: RawTensor) -> Status;
     pub fn rk_generator_park(kind: i32, index: i32, out: *mut *mut RawParked) -> Status;
@@ -156,7 +172,7 @@ unsafe extern "C" {
         out: *mut *mut RawStep,
     ) -> Status;
     pub fn rk_step_free(step: *mut RawStep);
-    pub fn rk_step_run(step: *mut RawStep) -> Status;
+    pub fn rk_step_run(step: *mut RawStep, accumulate: bool) -> Status;
     pub fn rk_step_result(
         step: *const RawStep,
         i: usize,

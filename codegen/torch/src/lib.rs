@@ -25,6 +25,7 @@ mod recording;
 mod step;
 mod streams;
 mod value;
+mod watch;
 
 pub use archive::{Archive, Attribute, load_tensors};
 pub use arena::{Arena, Counts, Place, Running};
@@ -42,6 +43,8 @@ pub use recording::{
 pub use step::{EagerStep, LossSpec, StepResults, Timing};
 pub use streams::Streams;
 pub use value::Value;
+pub use watch::Watch;
+
 /// The version of libtorch whose headers this crate was compiled with, e.g. `2.11.0`.
 pub fn torch_version() -> String {
     // SAFETY: a static string.

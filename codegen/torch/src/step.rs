@@ -138,8 +138,20 @@ impl EagerStep {
     /// # Errors
     /// [`ErrorKind::Inputs`] when the forward fails, [`ErrorKind::Loss`] when there is no loss to take.
     pub fn run(&mut self) -> Result<StepResults> {
+        self.run_with(false)
+    }
+
+    /// Runs the step again; autograd adds its gradients to those that are there.
+    ///
+    /// # Errors
+    /// As [`EagerStep::run`].
+    pub fn accumulate(&mut self) -> Result<StepResults> {
+        self.run_with(true)
+    }
+
+    fn run_with(&mut self, accumulate: bool) -> Result<StepResults> {
         // SAFETY: the step is alive, and so is its archive.
-        unsafe { check(ffi::rk_step_run(self.raw.0))? };
+        unsafe { check(ffi::rk_step_run(self.raw.0, accumulate))? };
         let mut results = StepResults { loss: None, outputs: Vec::new(), gradients: Vec::new() };
         for i in 0.. {
             let (mut role, mut name, mut out) = (0, std::ptr::null(), std::ptr::null_mut());

@@ -27,15 +27,17 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 ///
 /// A budget that cannot be met is replaced by the smallest one found, if one was; then the answer has `unmet`: what a
 /// BudgetError would say (`message`, `budget`, `smallest`, `impossible_below`, `holder`). Without `addresses`, the live bytes
-/// alone must be within the budget, wherever an allocator puts them.
+/// alone must be within the budget, wherever an allocator puts them. `reserve` bytes of the budget are somebody else's. With
+/// `lower`, the step gets its addresses and is translated to a step file, too.
 ///
 /// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
 /// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
-/// `solver`. With `stages`, also `stages`: the text of every stage that it went through.
+/// `solver`. With `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of
+/// the step file, and `arena`: the bytes that it runs in.
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
 #[pyfunction]
-#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", seed=0, threads=1, addresses=false, stages=false))]
+#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn rematerialize(
     py: Python<'_>,
@@ -47,6 +49,8 @@ pub fn rematerialize(
     seed: u64,
     threads: usize,
     addresses: bool,
+    reserve: u64,
+    lower: bool,
     stages: bool,
 ) -> PyResult<String> {
     let options = [budget, scope, solver, time_limit];
@@ -57,7 +61,7 @@ pub fn rematerialize(
     }
     let plan = format!(
         "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} seed={seed} threads={threads} \
-         addresses={addresses} on-infeasible=smallest}}"
+         addresses={addresses} reserve={reserve} on-infeasible=smallest}}"
     );
     detached(py, || {
         let _passes = passes();
@@ -77,6 +81,13 @@ pub fn rematerialize(
         let mut answer = schedule(step, &module);
         if let (_, Some(unmet)) = rk_rewrite::exit::take() {
             answer.insert("unmet".into(), told(&unmet));
+        }
+        if lower {
+            module.run("builtin.module(rk-lower)").map_err(|reported| Refusal::of(&reported))?;
+            if stages {
+                seen.push(with_stage(&module));
+            }
+            answer.insert("step".into(), step_file(&module)?.into());
         }
         if stages {
             answer.insert("stages".into(), Json::Object(seen.into_iter().collect()));
@@ -138,6 +149,13 @@ pub(crate) fn only_step<'c>(module: &Module<'c>) -> Result<StepOp<'c>, Refusal> 
         [step] => Ok(*step),
         _ => Err(Refusal::Other(format!("the module has {} steps instead of one", steps.len()))),
     }
+}
+
+/// The text of a lowered step's file.
+fn step_file(module: &Module<'_>) -> Result<String, Refusal> {
+    let step = rk_codegen::to_step(only_step(module)?, module.op())
+        .map_err(|diagnostic| Refusal::Other(diagnostic.message().to_owned()))?;
+    rk_step::file::print(&step).map_err(|error| Refusal::Other(error.to_string()))
 }
 
 /// A module's text under the name of its stage.

@@ -86,6 +86,11 @@ pub static PASS: PassSpec = PassSpec {
             help: "whether the values must fit into one arena of the budget; false for those who leave addresses to an allocator",
         },
         OptionSpec {
+            name: "reserve",
+            default: "0",
+            help: "bytes of the budget that are somebody else's for the whole step; the peak that 60% is of has them, too",
+        },
+        OptionSpec {
             name: "on-infeasible",
             default: "error",
             help: "error, or smallest: a warning, and the plan for the smallest budget found to be feasible",
@@ -105,6 +110,7 @@ struct Options {
     milp: MilpSolver,
     fuse: bool,
     addresses: bool,
+    reserve: u64,
     /// A budget that cannot be met is replaced by the smallest one found.
     smallest: bool,
 }
@@ -156,6 +162,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         milp: cx.parsed_option("milp")?,
         fuse: cx.parsed_option("fuse")?,
         addresses: cx.parsed_option("addresses")?,
+        reserve: cx.parsed_option("reserve")?,
         smallest,
     })
 }
@@ -172,7 +179,8 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let base = base_trace(&problem.graph);
     let standing = resident::bytes(step, module);
     let scope = if options.total { standing } else { Bytes(0) };
-    let asked = options.budget.resolve(Bytes(base.peak.0 + scope.0));
+    let scope = Bytes(scope.0.saturating_add(options.reserve));
+    let asked = options.budget.resolve(Bytes(base.peak.0.saturating_add(scope.0)));
     let mut budget = Bytes(asked.0.saturating_sub(scope.0));
     let request = Request {
         graph: &problem.graph,

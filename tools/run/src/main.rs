@@ -41,6 +41,9 @@ struct Arguments {
     /// Learning rate of the updates
     #[arg(long, default_value_t = 1e-3)]
     lr: f64,
+    /// Runs per training step; their gradients are added up, as autograd adds to an existing .grad, before the update
+    #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    accumulate: u32,
     /// Train the step before the rewrite too and compare every bit: with eager PyTorch (the original order of nodes
     /// when the step has no archive), or with both
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "before")]
@@ -140,6 +143,7 @@ fn run(arguments: &Arguments) -> Result<u8, RuntimeError> {
         device: arguments.device.clone(),
         steps: arguments.steps as usize,
         lr: arguments.lr,
+        accumulate: arguments.accumulate as usize,
         check: match arguments.check {
             None => rk_runtime::Check::None,
             Some(Check::Before) => rk_runtime::Check::Before,

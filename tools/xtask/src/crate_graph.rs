@@ -45,7 +45,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
 
 /// A door: a program or a package that people use. It may know everything, and nothing may know it.
 fn is_door(folder: &str) -> bool {
-    folder.starts_with("tools/") || folder == "frontend/python"
+    folder.starts_with("tools/") || folder == "frontend/python" || folder.starts_with("frontend/python/")
 }
 
 fn packages(metadata: &Value, root: &str) -> Result<BTreeMap<String, Package>> {

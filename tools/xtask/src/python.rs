@@ -3,7 +3,8 @@
 //! For work in the checkout nothing is copied into `.venv`: the extension goes beside the package's sources, with the metadata
 //! that makes PyTorch find the backend, and one line in a `.pth` file points there. So an edit is there at once.
 //! The wheel is another build: MLIR and LLVM are linked into it as archives (the linker keeps what is used, 4 MB packed),
-//! the solver's libraries are packed along by maturin (9 MB), and only torch is needed where it is installed.
+//! the solver's libraries are packed along by maturin (9 MB), and only torch is needed where it is installed. The second extension,
+//! which runs lowered steps, is linked to torch and not to MLIR, so it is built as for the checkout and packed along.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,7 +30,7 @@ pub struct WheelOptions {
 /// # Errors
 /// When the build fails or a file cannot be written.
 pub fn install(checkout: &Checkout) -> Result<()> {
-    process::show(checkout.cargo("build").args(["--release", "--locked", "-p", "rk-python"]))?;
+    build(checkout, &EXTENSIONS)?;
     assemble(checkout)?;
     let environment = checkout.path(".venv");
     // A link is somebody else's environment, with a package of its own.
@@ -44,14 +45,27 @@ pub fn install(checkout: &Checkout) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Puts the built extension and the package's metadata beside its sources.
-fn assemble(checkout: &Checkout) -> Result<()> {
-    let built = checkout.binaries()?.join("lib_rk.so");
-    let target = checkout.path(PACKAGES).join("rk/_rk.abi3.so");
+/// Extension modules: the crate and the module.
+const EXTENSIONS: [(&str, &str); 2] = [("rk-python", "_rk"), ("rk-python-runtime", "_rk_runtime")];
+
+fn build(checkout: &Checkout, extensions: &[(&str, &str)]) -> Result<()> {
+    let crates = extensions.iter().flat_map(|(name, _)| ["-p", name]);
+    process::show(checkout.cargo("build").args(["--release", "--locked"]).args(crates))
+}
+
+/// Puts a built extension beside the package's sources.
+fn place(checkout: &Checkout, module: &str) -> Result<()> {
+    let built = checkout.binaries()?.join(format!("lib{module}.so"));
+    let target = checkout.path(PACKAGES).join(format!("rk/{module}.abi3.so"));
     let part = target.with_extension("part");
     std::fs::copy(&built, &part)
         .and_then(|_| std::fs::rename(&part, &target))
-        .with_context(|| format!("cannot copy {} to {}", built.display(), target.display()))?;
+        .with_context(|| format!("cannot copy {} to {}", built.display(), target.display()))
+}
+
+/// Puts the built extensions and the package's metadata beside its sources.
+fn assemble(checkout: &Checkout) -> Result<()> {
+    EXTENSIONS.iter().try_for_each(|(_, module)| place(checkout, module))?;
     let project = checkout.read(format!("{FOLDER}/pyproject.toml"))?;
     let info = format!("{PACKAGES}/rk-{}.dist-info", env!("CARGO_PKG_VERSION"));
     let metadata = format!("Metadata-Version: 2.1\nName: rk\nVersion: {}\n", env!("CARGO_PKG_VERSION"));
@@ -101,6 +115,10 @@ pub fn test(checkout: &Checkout) -> Result<()> {
 /// # Errors
 /// When maturin fails.
 pub fn wheel(checkout: &Checkout, options: &WheelOptions) -> Result<()> {
+    // The extension that runs steps has no MLIR in it, and torch's libraries are those of the machine: it is packed as it is.
+    let (package, module) = EXTENSIONS[1];
+    build(checkout, &[(package, module)])?;
+    place(checkout, module)?;
     // mlir-sys does not notice that the kind of linking changed: another target folder.
     let target = checkout
         .binaries()?

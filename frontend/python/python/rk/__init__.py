@@ -12,7 +12,7 @@ import warnings
 from typing import Any
 
 from rk._rk import solvers
-from rk.errors import BudgetError, CompileError, OptionError, RkError, VerifyError
+from rk.errors import BudgetError, CompileError, ExecutionError, OptionError, RkError, VerifyError
 
 _LATE = {
     "CheckpointedModule": "rockmate",
@@ -34,8 +34,8 @@ _LATE = {
 }
 """What is imported when it is first used, and from where: PyTorch loads slowly."""
 
-__all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "VerifyError", "compile", "solvers"]
-__all__ += ["models", *_LATE]
+__all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "VerifyError"]
+__all__ += ["compile", "models", "solvers", *_LATE]
 
 
 def __getattr__(name: str) -> Any:

@@ -37,14 +37,16 @@ def versions(device: torch.device) -> str:
     return f"torch {torch.__version__}; {name}; {torch.get_num_threads()} threads; {kernels}"
 
 
-def of(calls: Iterable[Call], device: torch.device, folder: Path) -> dict[str, Cost]:
-    """The cost of every call by its signature. Views cost nothing and are left out."""
-    name = f"costs-{cache.key_of(versions(device))}"
+def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool = False) -> dict[str, Cost]:
+    """The cost of every call by its signature. Views cost nothing and are left out. ``arena``: workspaces are
+    what temporaries need at fixed addresses, packed as rk's runtime packs them, not what they add up to.
+    """
+    name = f"costs-{cache.key_of(versions(device), *(['arena'] if arena else []))}"
     known = {signature: Cost(*pair) for signature, pair in (cache.read(folder, name) or {}).items()}
     wanted = {call.signature: call for call in calls if not call.is_view and call.signature not in known}
     if wanted:
         start = time.perf_counter()
-        known.update(_all_measured(list(wanted.values()), device))
+        known.update(_all_measured(list(wanted.values()), device, arena))
         log.info("rk: measured %d calls in %.2f s", len(wanted), time.perf_counter() - start)
         # Another process may have measured meanwhile; what both know is equally good.
         stored = {**(cache.read(folder, name) or {})}
@@ -53,23 +55,23 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path) -> dict[str, C
     return known
 
 
-def _all_measured(calls: list[Call], device: torch.device) -> list[tuple[str, Cost]]:
+def _all_measured(calls: list[Call], device: torch.device, arena: bool) -> list[tuple[str, Cost]]:
     if not torch.autograd._profiler_enabled():
-        return list(_measured(calls, device))
+        return list(_measured(calls, device, arena))
     # The user is profiling on this thread, and a thread has one profiler.
     threads = torch.get_num_threads()
 
     def elsewhere() -> list[tuple[str, Cost]]:
         torch.set_num_threads(threads)
-        return list(_measured(calls, device))
+        return list(_measured(calls, device, arena))
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(elsewhere).result()
 
 
-def _measured(calls: list[Call], device: torch.device) -> Iterator[tuple[str, Cost]]:
+def _measured(calls: list[Call], device: torch.device, arena: bool) -> Iterator[tuple[str, Cost]]:
     rng = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    with rng, torch.no_grad(), torch._C._DisableAutocast(), _real_tensors():
+    with rng, torch.no_grad(), torch._C._DisableAutocast(), real_tensors():
         for call in calls:
             if call.node is None:
                 yield call.signature, Cost(0, 0)
@@ -79,14 +81,14 @@ def _measured(calls: list[Call], device: torch.device) -> Iterator[tuple[str, Co
                 yield call.signature, dataclasses.replace(_guessed(call.node), workspace=0)
                 continue
             try:
-                yield call.signature, _measure(call.node, device, call.gradients)
+                yield call.signature, _measure(call.node, device, call.gradients, arena)
             except Exception as error:  # noqa: BLE001 - any operator may refuse made-up values
                 log.info("rk: %s cannot be measured: %s", call.node.target, error)
                 yield call.signature, _guessed(call.node)
 
 
 @contextlib.contextmanager
-def _real_tensors() -> Iterator[None]:
+def real_tensors() -> Iterator[None]:
     """Out of the fake world that the compiler works in."""
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -94,11 +96,14 @@ def _real_tensors() -> Iterator[None]:
         yield
 
 
-def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...]) -> Cost:
+def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...], arena: bool) -> Cost:
     args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
-    fakes = joint.results_of(node)
-    uncounted = [fakes[place].untyped_storage().nbytes() for place in gradients]
-    first, workspace = _run(node.target, args, kwargs, device, uncounted)
+    if arena:
+        first, workspace = _packed(node.target, args, kwargs, gradients)
+    else:
+        fakes = joint.results_of(node)
+        uncounted = [fakes[place].untyped_storage().nbytes() for place in gradients]
+        first, workspace = _run(node.target, args, kwargs, device, uncounted)
     best = first
     if first < QUICK:
         for _ in range(REPEATS):
@@ -134,6 +139,25 @@ def _timed(target: Any, args: Any, kwargs: Any, device: torch.device) -> float:
 def _wait(device: torch.device) -> None:
     if device.type != "cpu":
         torch.get_device_module(device).synchronize(device)
+
+
+def _packed(target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...]) -> tuple[float, int]:
+    """Seconds of one call on the CPU, and the bytes that its temporaries need in an arena. The results at the
+    places ``leaving`` have none in it.
+    """
+    from rk._rk_runtime import Watch
+    from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
+
+    watch = Watch()
+    start = time.perf_counter()
+    result = target(*args, **kwargs)
+    seconds = time.perf_counter() - start
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    kept: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
+    for place, one in enumerate(results):
+        if isinstance(one, torch.Tensor):
+            kept[place in leaving].append(one)
+    return seconds, watch.workspace(*(handles_of(some) for some in kept))
 
 
 def _run(

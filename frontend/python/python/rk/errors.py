@@ -2,8 +2,12 @@
 
 from rk._rk import BudgetError, CompileError, OptionError, RkError
 
-__all__ = ["BudgetError", "CompileError", "OptionError", "RkError", "VerifyError"]
+__all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "VerifyError"]
 
 
 class VerifyError(RkError):
     """With ``verify=True``: a planned step computed other bits than the step without a plan."""
+
+
+class ExecutionError(RkError):
+    """With ``codegen="rk"``: an operator of a step failed, or the step was called out of turn."""

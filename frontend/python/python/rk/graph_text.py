@@ -74,16 +74,18 @@ class Call:
 class Text:
     """The calls of a step, spelled; with costs, the module."""
 
-    def __init__(self, step: Step) -> None:
-        """Spells all but the costs."""
-        self.step = step
+    def __init__(self, step: Step, *, leaves: bool = False) -> None:
+        """Spells all but the costs. ``leaves``: every result lies in storage of the caller's, and has no place
+        among the step's values; all of them get the role ``gradient``.
+        """
+        self.step, self.leaves = step, leaves
         self.calls: list[Call] = []
         self.arguments: list[str] = []
         self._names: dict[fx.Node, str] = {}
         self._types: dict[fx.Node, str] = {}
         self._made: dict[fx.Node, list[str]] = {}
         """The types of all results of calls with several."""
-        self._gradients = step.gradient_storages()
+        self._gradients = step.result_storages() if leaves else step.gradient_storages()
         self._read()
 
     def _read(self) -> None:
@@ -202,6 +204,7 @@ class Text:
         values, types = [], []
 
         def give_back(node: Any, role: str, name: str) -> None:
+            role = "gradient" if self.leaves else role
             if isinstance(node, fx.Node) and node in self._names:
                 values.append(self._names[node])
                 types.append(f'{self._types[node]} {{rk.role = "{role}", rk.name = {spelling.quoted(name)}}}')

@@ -22,7 +22,6 @@ from rk.errors import OptionError
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 CODEGENS = ("fx", "inductor", "rk")
-NOT_YET = {"rk": "it runs the whole step in rk's own runtime"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Options:
     """
     codegen: str = "fx"
     """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order, ``inductor`` makes
-    kernels of what is planned.
+    kernels of what is planned, ``rk`` calls PyTorch's kernels on planned addresses of one arena.
     """
     verify: bool = False
     """Whether the first steps are run without the plan, too, and compared bit by bit."""
@@ -117,13 +116,6 @@ def _one_of(choices: tuple[str, ...]) -> Any:
     return check
 
 
-def _codegen(name: str, value: Any) -> str:
-    checked = _one_of(CODEGENS)(name, value)
-    if checked in NOT_YET:
-        raise OptionError(f"codegen='{checked}' does not work yet ({NOT_YET[checked]}); use codegen='fx'")
-    return checked
-
-
 def _seconds(name: str, value: Any) -> float | None:
     if value is None:
         return None
@@ -156,7 +148,7 @@ _CHECKS = {
     "scope": _one_of(("activations", "total")),
     "solver": lambda name, value: _one_of(tuple(_rk.solvers()))(name, value),
     "time_limit": _seconds,
-    "codegen": _codegen,
+    "codegen": _one_of(CODEGENS),
     "verify": _flag,
     "cache_dir": _folder,
     "dump_dir": _folder,

@@ -54,6 +54,8 @@ class Schedule:
     lower_bound: int
     status: str
     solver: str
+    step: str | None = None
+    """With codegen ``rk``, the text of the step file."""
 
     @property
     def overhead(self) -> float:
@@ -67,11 +69,13 @@ class Problem:
     def __init__(self, step: Step, options: Options, device: torch.device) -> None:
         """The step is spelled, and its costs are looked up, when a plan is needed that is not on disk."""
         self.step, self.options, self.device = step, options, device
+        self._lowers = options.codegen == "rk"
+        """Whether the plan needs addresses, and what leaves the step lies elsewhere."""
         self._importer = f"rk {_rk.version()} torch {torch.__version__}"
 
     @functools.cached_property
     def _spelled(self) -> Text:
-        return Text(self.step)
+        return Text(self.step, leaves=self._lowers)
 
     def base_peak(self, inside: int) -> int:
         """The peak of the step without recomputation, in bytes, when the caller needs ``inside`` at its
@@ -119,7 +123,15 @@ class Problem:
 
     def _solved(self, text: str, budget: str, inside: int, solver: str, stages: bool = False) -> dict:
         """The planner's answer; where nothing fits, BudgetError, or the plan for the smallest budget."""
-        answer = _planned(text, self.options, budget, solver, len(self.step.lines), stages)
+        reserve = self._reserve(inside)
+        lowers = self._lowers and solver != "keep-all"
+        answer = _planned(
+            text, self.options, budget, solver, len(self.step.lines), stages, reserve=reserve, lower=lowers
+        )
+        # Of an arena, all is taken as long as there is a step.
+        answer["peak"] = (answer["arena"] if lowers else answer["peak"]) + reserve
+        answer["base_peak"] += reserve
+        answer["budget"] += reserve
         unmet = answer.pop("unmet", None)
         if unmet is None:
             return answer
@@ -135,11 +147,21 @@ class Problem:
         )
         return answer
 
+    def _reserve(self, inside: int) -> int:
+        """What of the budget is not the arena's, which does not shrink while the caller is busy: what leaves the
+        step, and what the caller needs at its middle.
+        """
+        if not self._lowers:
+            return 0
+        # Scope `total` has counted the results as resident.
+        leaves = self.step.handed_out_bytes(devices.alignment(self.device))
+        return inside + (leaves if self.options.scope == "activations" else 0)
+
     def name(self, budget: str, inside: int, solver: str) -> str:
         """The name that a plan has on disk."""
         options = self.options
         asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
-        return self._named(asked)
+        return self._named(f"{asked} lowered" if self._lowers else asked)
 
     @property
     def dump(self) -> Callable[[str, str], None] | None:
@@ -153,7 +175,8 @@ class Problem:
         )
 
     def _smallest_name(self, budget: str, inside: int) -> str:
-        return self._named(f"smallest {budget} {inside} {self.options.scope}")
+        lowered = " lowered" if self._lowers else ""
+        return self._named(f"smallest {budget} {inside} {self.options.scope}{lowered}")
 
     def _found_before(self, budget: str, inside: int) -> dict | None:
         """The plan for a budget that an error has named as the smallest feasible one."""
@@ -166,8 +189,9 @@ class Problem:
 
     def text(self, inside: int = 0) -> str:
         """The step at stage raw, with measured costs."""
-        known = costs.of(self._spelled.calls, self.device, self.options.cache_folder())
-        known = {**known, TANGENTS: Cost(0, inside)}
+        folder = self.options.cache_folder()
+        known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
+        known = {**known, TANGENTS: Cost(0, 0 if self._lowers else inside)}
         return self._spelled.text(known, str(self.device), devices.alignment(self.device), self._importer)
 
     def explained(self, budget: str) -> dict:
@@ -189,15 +213,34 @@ def device_of(step: Step) -> torch.device:
 
 
 def _schedule(answer: dict) -> Schedule:
-    return Schedule(**{field.name: answer[field.name] for field in dataclasses.fields(Schedule)})
+    names = (field.name for field in dataclasses.fields(Schedule))
+    return Schedule(**{name: answer[name] for name in names if name in answer})
 
 
-def _planned(text: str, options: Options, budget: str, solver: str, calls: int, stages: bool = False) -> dict:
+def _planned(
+    text: str,
+    options: Options,
+    budget: str,
+    solver: str,
+    calls: int,
+    stages: bool = False,
+    *,
+    reserve: int = 0,
+    lower: bool = False,
+) -> dict:
     def ask(budget: str, seconds: float) -> dict:
         stages_too = stages or options.dump_dir is not None
         limit = f"{max(int(seconds * 1000), 1)}ms"
         answer = _rk.rematerialize(
-            text, budget=budget, scope=options.scope, solver=solver, time_limit=limit, stages=stages_too
+            text,
+            budget=budget,
+            scope=options.scope,
+            solver=solver,
+            time_limit=limit,
+            addresses=lower,
+            reserve=reserve,
+            lower=lower,
+            stages=stages_too,
         )
         return json.loads(answer)
 
@@ -228,7 +271,7 @@ def _unmet(about: dict) -> BudgetError:
 
 def _dump(folder: Path, name: str, stages: dict[str, str]) -> None:
     """Writes the text of every stage, numbered in their order."""
-    order = ["raw", "dataflow", "simplified", "blocks", "costed", "scheduled"]
+    order = ["raw", "dataflow", "simplified", "blocks", "costed", "scheduled", "lowered"]
     folder.mkdir(parents=True, exist_ok=True)
     for stage, text in stages.items():
         (folder / f"{name[:13]}-{order.index(stage) if stage in order else 9}-{stage}.mlir").write_text(text)

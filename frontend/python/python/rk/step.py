@@ -82,6 +82,28 @@ class Step:
         """Which results of the backward pass are gradients of parameters."""
         return [index for index, place in enumerate(self.placeholders) if place in self.static]
 
+    def handed_out_bytes(self, alignment: int) -> int:
+        """The bytes of what leaves the step or comes from the caller and is no gradient of a parameter: outputs,
+        their gradients, gradients of inputs; each storage once, rounded up.
+        """
+        parameters = self.gradient_storages()
+        others = (one for place, one in enumerate(self.gradients) if not self._is_static(place))
+        sizes = {}
+        for node in (*self.outputs, *self.tangents, *others):
+            for tensor in joint.results_of(node) if isinstance(node, fx.Node) else ():
+                if tensor is not None and joint.storage_of(tensor) not in parameters:
+                    sizes[joint.storage_of(tensor)] = tensor.untyped_storage().nbytes()
+        return sum(-(-size // alignment) * alignment for size in sizes.values())
+
+    def _is_static(self, place: int) -> bool:
+        return place < len(self.placeholders) and self.placeholders[place] in self.static
+
+    def result_storages(self) -> set[int]:
+        """The storages of all that the step returns."""
+        nodes = (node for node in (*self.outputs, *self.gradients) if isinstance(node, fx.Node))
+        tensors = (tensor for node in nodes for tensor in joint.results_of(node))
+        return {joint.storage_of(tensor) for tensor in tensors if tensor is not None}
+
     def gradient_storages(self) -> set[int]:
         """The storages of all gradients of parameters."""
         return {joint.storage_of(tensor) for tensor in self._parameter_gradients()}

@@ -100,7 +100,10 @@ class Compiled:
         self._run: Callable[..., Any] | None = None
         self._saved: int | None = None
         self._verifier: comparison.Verifier | None = None
-        self._program: program.Program | None = None
+        self._program: Any = None
+        """What runs without AOTAutograd's graphs: :class:`rk.program.Program`, or with codegen ``rk``
+        :class:`rk.native.Program`.
+        """
         self.tightening: Any = None
         """With Inductor's kernels, :class:`rk.inductor.Tightening`."""
 
@@ -166,7 +169,7 @@ class Compiled:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
         normalize.normalize(gm.graph)
-        replays = self.options.codegen == "fx"
+        replays = self.options.codegen != "inductor"
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
         budget = schedule.budget_of(step, self.options, device)
@@ -183,6 +186,13 @@ class Compiled:
         if self.tightening is not None:
             self.tightening.planned(self.schedule, device, step.gradient_places())
         self._verifier = comparison.Verifier(step, device) if self.options.verify else None
+        if self.options.codegen == "rk" and step.tangents:
+            # It is linked to torch, and was built for one version of it.
+            from rk import native
+
+            self._program = native.Program(step, self.schedule)
+            self._saved = self._program.first_activation
+            return self._program.modules()
         if replays and program.suits(step):
             self._program = program.of(step, self.schedule.runs, self.options.cache_folder(), problem.dump)
             self._saved = self._program.first_activation

@@ -1,0 +1,213 @@
+//! A lowered step in somebody else's program: it runs until its outputs are there, hands them over, and goes on when their gradients
+//! come back (docs/ir.md, "Steps that the caller interrupts").
+//!
+//! Between the two halves its values lie in its arena, and nobody else's requests do. What leaves the step, outputs and gradients, is
+//! allocated on the heap when it is made: the caller may keep it, and the next step does not write over it. Arguments and tangents are
+//! the caller's own tensors, so buffers are updated in place.
+//!
+//! Not here: the border to the caller's language, several steps at once (each has a guest of its own).
+
+use rk_step::model::TANGENTS;
+use rk_step::{ArgValue, Instr, Step};
+use rk_torch::{Counts, Device, memory};
+use tch::Tensor;
+
+use crate::arguments;
+use crate::error::RuntimeError;
+use crate::machine::{Machine, Measured, Part};
+use crate::pass::Progress;
+use crate::tensors::laid_out;
+
+/// A step that its caller interrupts.
+pub struct Guest {
+    machine: Machine,
+    /// The results that the caller gets in the middle: the first ones.
+    handed_out: usize,
+    rehearsed: bool,
+    between: Option<Between>,
+    measured: Measured,
+}
+
+/// What is known between the halves.
+struct Between {
+    progress: Progress,
+    /// Bytes of this step when the first half ended, those of what left it included.
+    live: u64,
+    counts: Counts,
+}
+
+/// The argument that stands for everything outside of the step (docs/ir.md). It orders calls, and no operator takes it.
+const OUTSIDE: &str = "outside";
+
+/// The step without that argument at its operators.
+fn without_the_world(mut step: Step) -> Step {
+    let Some(outside) = step.args.iter().position(|arg| arg.name == OUTSIDE && arg.spec.elements() == 0) else {
+        return step;
+    };
+    for instr in &step.program.instrs {
+        let Instr::Run(run) = instr else { continue };
+        let local = run.inputs.iter().position(|slot| slot.index() == outside);
+        let Some(local) = local.and_then(|local| u32::try_from(local).ok()) else { continue };
+        for call in step.nodes[run.node.index()].ops.iter_mut().filter(|call| call.op != TANGENTS) {
+            call.args.retain(|arg| *arg != ArgValue::Value(local));
+            let count = call.args.len();
+            call.effects.retain(|&position| (position as usize) < count);
+        }
+    }
+    step
+}
+
+impl Guest {
+    /// Prepares a lowered step on the CPU, and makes its arena. The first `handed_out` results are those of the first half.
+    ///
+    /// # Errors
+    /// When it is not lowered, not interrupted, or for another device; when an operator does not exist, or memory is short.
+    pub fn new(step: Step, handed_out: usize, device: Device) -> Result<Self, RuntimeError> {
+        memory::install()?;
+        let refuse = |what: &str| Err(RuntimeError::Model(format!("the step {what}")));
+        if step.interruption().is_none() {
+            return refuse("has no middle in which its caller gets the outputs");
+        }
+        if step.layout.is_none() {
+            return refuse("has no addresses; run --rk-lower");
+        }
+        if device != Device::Cpu || !step.device.starts_with("cpu") {
+            return Err(RuntimeError::Device(format!(
+                "the step is for {}, and steps that their caller interrupts run on the CPU only",
+                step.device
+            )));
+        }
+        let machine = Machine::unbound(without_the_world(step), handed_out, device)?;
+        Ok(Self { machine, handed_out, rehearsed: false, between: None, measured: Measured::default() })
+    }
+
+    /// Positions of the arguments that the second half reads. They must not change until it has run.
+    pub fn read_late(&self) -> Vec<usize> {
+        let step = self.machine.step();
+        let late = &step.program.instrs[step.interruption().unwrap_or(0)..];
+        let runs = late.iter().filter_map(|instr| match instr {
+            Instr::Run(run) => Some(run),
+            Instr::Drop(_) => None,
+        });
+        let slots = runs.flat_map(|run| &run.inputs).map(|slot| slot.index());
+        let mut found: Vec<usize> = slots.filter(|&slot| slot < step.args.len()).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Runs the first half on these arguments, and gives the outputs. The first time the whole step is rehearsed before, with zeros
+    /// for tangents; that leaves no trace.
+    ///
+    /// # Errors
+    /// When an argument does not fit, or an operator fails, named with instruction and node; when the second half of an earlier run
+    /// is still to come.
+    pub fn forward(&mut self, args: &[Tensor]) -> Result<Vec<Option<Tensor>>, RuntimeError> {
+        if self.between.is_some() {
+            return Err(RuntimeError::Model("the backward half of an earlier step is still to come".into()));
+        }
+        arguments::check(self.machine.step(), args, self.machine.device)?;
+        self.machine.bind(args)?;
+        let outputs = self.first_half();
+        if outputs.is_err() {
+            self.abandon()?;
+        }
+        outputs
+    }
+
+    fn first_half(&mut self) -> Result<Vec<Option<Tensor>>, RuntimeError> {
+        if !self.rehearsed {
+            self.machine.rehearse()?;
+            self.rehearsed = true;
+        }
+        let resident = memory::read(self.machine.device)?.current;
+        let (measured, progress) = self.machine.run_part(Part::Forward, resident, Progress::default())?;
+        let live = memory::read(self.machine.device)?.current.saturating_sub(resident);
+        let counts = measured.counts.unwrap_or_default();
+        self.between = Some(Between { progress, live, counts });
+        self.measured = measured;
+        // Another handle on the same storage: what the caller does to its tensor (a history, a hook) is not ours.
+        let outputs = (0..self.handed_out).map(|i| match self.machine.output(i)? {
+            Some(output) => Ok(Some(output.f_detach()?)),
+            None => Ok(None),
+        });
+        outputs.collect()
+    }
+
+    /// Runs the second half on the gradients of the outputs, and gives the gradients: the results behind those of the first
+    /// half and the tangents. Nothing of the step is kept.
+    ///
+    /// # Errors
+    /// As [`Guest::forward`]; when there was no first half.
+    pub fn backward(&mut self, tangents: &[Tensor]) -> Result<Vec<Option<Tensor>>, RuntimeError> {
+        let Some(between) = self.between.take() else {
+            return Err(RuntimeError::Model("there is no forward half to go on from: its values are gone".into()));
+        };
+        let results = self.second_half(tangents, between);
+        self.abandon()?;
+        results
+    }
+
+    fn second_half(
+        &mut self,
+        tangents: &[Tensor],
+        between: Between,
+    ) -> Result<Vec<Option<Tensor>>, RuntimeError> {
+        let slots = self.machine.tangents();
+        if slots.len() != tangents.len() {
+            let message = format!("{} tangents for a step with {}", tangents.len(), slots.len());
+            return Err(RuntimeError::Model(message));
+        }
+        let mut fitting = Vec::with_capacity(slots.len());
+        for (index, (&slot, tangent)) in slots.iter().zip(tangents).enumerate() {
+            let device = self.machine.device;
+            let Some(spec) = self.machine.tangent_spec(slot) else { continue };
+            fitting.push(match arguments::fits(tangent, spec, device) {
+                Ok(()) => tangent.shallow_clone(),
+                // Of the right type, and with other strides: autograd promises none.
+                Err(_) if tangent.device() == device.to_tch() => laid_out(spec, tangent, device.to_tch())
+                    .map_err(|wrong| RuntimeError::Model(format!("tangent {index} {wrong}")))?,
+                Err(wrong) => return Err(RuntimeError::Model(format!("tangent {index} {wrong}"))),
+            });
+        }
+        self.machine.put_tangents(&fitting)?;
+        drop(fitting);
+        // Whatever else the caller has allocated since counts as there before.
+        let resident = memory::read(self.machine.device)?.current.saturating_sub(between.live);
+        let (mut measured, _) = self.machine.run_part(Part::Backward, resident, between.progress)?;
+        if let Some(counts) = &mut measured.counts {
+            counts.placed += between.counts.placed;
+            counts.outside += between.counts.outside;
+            counts.moved += between.counts.moved;
+            counts.left += between.counts.left;
+        }
+        self.measured = measured;
+        let first = self.handed_out + self.machine.tangents().len();
+        (first..self.machine.step().outputs.len()).map(|i| self.machine.output(i)).collect()
+    }
+
+    /// Lets go of everything that belongs to a run: its second half will not come.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn abandon(&mut self) -> Result<(), RuntimeError> {
+        self.between = None;
+        self.machine.let_go(true)?;
+        (0..self.machine.step().args.len()).try_for_each(|arg| Ok(self.machine.slots.clear(arg)?))
+    }
+
+    /// Whether the second half of a run is still to come.
+    pub fn is_interrupted(&self) -> bool {
+        self.between.is_some()
+    }
+
+    /// What the last run took. The peak is that of the arena; what left the step is not in it.
+    pub fn measured(&self) -> &Measured {
+        &self.measured
+    }
+
+    /// The step.
+    pub fn step(&self) -> &Step {
+        self.machine.step()
+    }
+}

@@ -1,0 +1,186 @@
+//! Steps that their caller interrupts: two halves in one arena, results that belong to the caller, and every call out of turn.
+
+#[allow(dead_code)]
+mod steps;
+
+use std::sync::{Mutex, MutexGuard};
+
+use rk_runtime::compare::bytes;
+use rk_runtime::{Guest, RuntimeError};
+use rk_step::{ArgValue, Call, DType, OutputRole, Role, Step};
+use rk_torch::{Device, memory};
+use steps::layout::lowered;
+use steps::{Builder, call, i, v};
+use tch::{Kind, Tensor};
+
+/// The allocator's counter belongs to the process: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let guard = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    memory::install().unwrap();
+    rk_torch::set_threads(1).unwrap();
+    guard
+}
+
+const N: i64 = 64;
+
+/// `y = exp(x) * w` with a counter, a view among the outputs, and the gradient of `w` from the caller's gradient of `y`.
+fn scaled() -> Step {
+    let mut b = Builder::new("scaled");
+    let x = b.arg("x", Role::Input, DType::F32, &[N]);
+    let w = b.arg("w", Role::Parameter { trainable: true }, DType::F32, &[N]);
+    let count = b.arg("count", Role::Buffer, DType::I64, &[]);
+    let outside = b.arg("outside", Role::Buffer, DType::I8, &[0]);
+    // An operator that runs once is ordered by the world outside, which it does not take.
+    let add = vec![call("add_.Tensor", vec![v(0), i(1), i(1), v(1)], &[-1])];
+    b.node("count", &[count, outside], add, &[]);
+    b.last().once = true;
+    let e = b.node("exp", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 256)])[0];
+    let y = b.node("mul", &[e, w], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 256)])[0];
+    let tangents = Call {
+        op: "rk.tangents.default".into(),
+        args: vec![v(0), v(1)],
+        results: vec![Some(2)],
+        effects: vec![],
+    };
+    let dy = b.node("tangents", &[outside, y], vec![tangents], &[(2, 256)])[0];
+    b.last().once = true;
+    let dw = b.node("back", &[dy, e], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 256)])[0];
+    b.last().backward = true;
+    let rows = b.step.program.slots;
+    b.step.program.slots += 1;
+    let view = call("view.default", vec![v(y), ArgValue::List(vec![i(8), i(8)])], &[i64::from(rows)]);
+    b.step.program.epilogue.push(view);
+    b.output(OutputRole::Gradient, "0", rows);
+    b.output(OutputRole::Gradient, "tangents_1", dy);
+    b.output(OutputRole::Gradient, "w", dw);
+    let mut step = lowered(&b.finish(), 1 << 12);
+    let spec = steps::spec(DType::F32, &[N]);
+    for place in &mut step.layout.as_mut().unwrap().places {
+        place.spec = (place.bytes == 256).then(|| spec.clone());
+    }
+    step
+}
+
+fn arguments() -> Vec<Tensor> {
+    let ramp = Tensor::arange(N, (Kind::Float, tch::Device::Cpu)) / N as f64;
+    let count = Tensor::zeros([], (Kind::Int64, tch::Device::Cpu));
+    vec![ramp.shallow_clone(), ramp.cos(), count, Tensor::zeros([0], (Kind::Int8, tch::Device::Cpu))]
+}
+
+fn guest() -> Guest {
+    Guest::new(scaled(), 1, Device::Cpu).unwrap()
+}
+
+fn one(results: Result<Vec<Option<Tensor>>, RuntimeError>) -> Tensor {
+    let mut results = results.unwrap();
+    assert_eq!(results.len(), 1);
+    results.remove(0).unwrap()
+}
+
+#[test]
+fn both_halves_compute_what_torch_computes() {
+    let _alone = alone();
+    let (mut guest, args) = (guest(), arguments());
+    assert_eq!(guest.read_late(), [3]);
+    for step in 1..=3 {
+        let y = one(guest.forward(&args));
+        assert!(guest.is_interrupted());
+        assert_eq!(y.size(), [8, 8]);
+        assert!(bytes(&y).unwrap() == bytes(&(args[0].exp() * &args[1]).view([8, 8])).unwrap());
+        let dy = Tensor::full([N], f64::from(step), (Kind::Float, tch::Device::Cpu));
+        let dw = one(guest.backward(&[dy.shallow_clone()]));
+        assert!(bytes(&dw).unwrap() == bytes(&(dy * args[0].exp())).unwrap());
+        assert_eq!(args[2].int64_value(&[]), i64::from(step), "rehearsals must not count");
+        let counts = guest.measured().counts.unwrap();
+        assert_eq!((counts.outside, counts.moved, counts.left), (0, 0, 2), "{counts:?}");
+    }
+}
+
+#[test]
+fn what_left_the_step_is_not_overwritten() {
+    let _alone = alone();
+    let (mut guest, args) = (guest(), arguments());
+    let y = one(guest.forward(&args));
+    let dw = one(guest.backward(&[args[1].copy()]));
+    let before = [&y, &dw].map(|one| bytes(one).unwrap());
+    let other: Vec<Tensor> = args.iter().enumerate().map(|(at, t)| if at == 0 { t + 1.0 } else { t.shallow_clone() }).collect();
+    one(guest.forward(&other));
+    one(guest.backward(&[args[1].copy() + 5.0]));
+    drop(guest);
+    assert!([&y, &dw].map(|one| bytes(one).unwrap()) == before);
+}
+
+#[test]
+fn nothing_is_kept_after_a_step() {
+    let _alone = alone();
+    let (mut guest, args) = (guest(), arguments());
+    one(guest.forward(&args));
+    one(guest.backward(&[args[1].copy()]));
+    let before = memory::read(Device::Cpu).unwrap().current;
+    let (y, dy) = (one(guest.forward(&args)), args[1].copy());
+    let dw = one(guest.backward(&[dy.shallow_clone()]));
+    drop((y, dy, dw));
+    assert_eq!(memory::read(Device::Cpu).unwrap().current, before);
+    one(guest.forward(&args));
+    guest.abandon().unwrap();
+    assert_eq!(memory::read(Device::Cpu).unwrap().current, before);
+    one(guest.forward(&args));
+}
+
+#[test]
+fn calls_out_of_turn_and_what_does_not_fit() {
+    let _alone = alone();
+    let (mut guest, args) = (guest(), arguments());
+    let with = |at: usize, tensor: Tensor| -> Vec<Tensor> {
+        args.iter().enumerate().map(|(k, t)| if k == at { tensor.shallow_clone() } else { t.shallow_clone() }).collect()
+    };
+    let mut messages = vec![guest.backward(&[args[1].copy()]).unwrap_err().to_string()];
+    let mut refuse = |args: &[Tensor]| messages.push(guest.forward(args).unwrap_err().to_string());
+    refuse(&args[..3]);
+    refuse(&with(0, args[0].slice(0, 0, 32, 1)));
+    refuse(&with(0, args[0].to_kind(Kind::Double)));
+    refuse(&with(1, Tensor::zeros([2 * N], (Kind::Float, tch::Device::Cpu)).slice(0, 0, 2 * N, 2)));
+    refuse(&with(2, Tensor::zeros([1], (Kind::Int64, tch::Device::Cpu))));
+    one(guest.forward(&args));
+    messages.push(guest.forward(&args).unwrap_err().to_string());
+    messages.push(guest.backward(&[]).unwrap_err().to_string());
+    one(guest.forward(&args));
+    messages.push(guest.backward(&[args[1].slice(0, 0, 32, 1)]).unwrap_err().to_string());
+    // Strides of a tangent are nobody's promise.
+    one(guest.forward(&args));
+    let spread = Tensor::ones([], (Kind::Float, tch::Device::Cpu)).expand([N], false);
+    assert!(bytes(&one(guest.backward(&[spread]))).unwrap() == bytes(&args[0].exp()).unwrap());
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn a_failure_names_the_operator_and_leaves_the_guest_usable() {
+    let _alone = alone();
+    let mut step = scaled();
+    let back = step.nodes.iter_mut().find(|node| node.name == "back").unwrap();
+    back.ops[0].op = "aten.mm.default".into();
+    let error = Guest::new(step, 1, Device::Cpu).unwrap().forward(&arguments()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("\"back\": aten.mm.default"), "{text}");
+    let mut guest = guest();
+    let args = arguments();
+    one(guest.forward(&args));
+    assert!(guest.backward(&[]).is_err());
+    one(guest.forward(&args));
+    one(guest.backward(&[args[1].copy()]));
+}
+
+#[test]
+fn steps_that_cannot_be_guests() {
+    let _alone = alone();
+    let refused = |step: Step| Guest::new(step, 1, Device::Cpu).err().unwrap().to_string();
+    let plain = Step { layout: None, ..scaled() };
+    let messages = [
+        refused(lowered(&steps::network(), 1 << 12)),
+        refused(plain),
+        refused(Step { device: "cuda".into(), ..scaled() }),
+        rk_runtime::Machine::new(scaled(), &arguments(), Device::Cpu).err().unwrap().to_string(),
+    ];
+    insta::assert_snapshot!(messages.join("\n"));
+}

@@ -1,0 +1,237 @@
+"""codegen ``rk``: a plan's kernels run on planned addresses of one arena, in rk's own runtime.
+
+AOTAutograd gets two graphs of one call each, as from :mod:`rk.program`; behind both calls stands one step
+(:mod:`rk._rk_runtime`), which keeps its values in its arena from forward to backward. What forward saves for
+backward is a *ticket*, a number that says which run is meant, and the inputs that backward will read, so that
+PyTorch notices when somebody changes them in between. A ticket that goes without a backward pass gives its
+arena free.
+
+Outputs and gradients are allocated by PyTorch's allocator when they are made: they are the caller's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._C._aoti import alloc_tensor_by_stealing_from_void_ptr as tensor_of_handle
+from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
+
+from rk import _rk_runtime, joint
+from rk.costs import real_tensors
+from rk.errors import CompileError, ExecutionError
+from rk.schedule import Schedule
+from rk.step import Step
+
+if torch.__version__.split("+")[0] != _rk_runtime.torch_version():
+    raise ImportError(
+        f"rk's runtime was built for torch {_rk_runtime.torch_version()}, this is torch {torch.__version__}: "
+        "codegen='fx' works with it, codegen='rk' does not"
+    )
+_TICKETS = itertools.count(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What a step took."""
+
+    arena: int
+    """Bytes of the arena."""
+    peak: int
+    """The most bytes of it that were in use at once."""
+    placed: int
+    """Allocations in the arena."""
+    outside: int
+    """Allocations outside of it, of whatever thread, while the step ran."""
+    moved: int
+    """Results that a kernel made elsewhere, and that were copied to their place."""
+    left: int
+    """Allocations for results that left the step."""
+
+
+class Program:
+    """Forward and backward of one graph, ready to run; several runs may be between the two."""
+
+    def __init__(self, step: Step, schedule: Schedule) -> None:
+        """Raises CompileError when the step holds what the runtime cannot run."""
+        self._step = step
+        self._text = schedule.step
+        late = [node.target for node in step.placeholders if joint.is_backward_only(node)]
+        others = [str(one) for one in late if "tangents" not in str(one)]
+        if others:
+            raise CompileError(f"codegen='rk' cannot hand {', '.join(others)} to backward; codegen='fx' can")
+        self.inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]
+        self._handed_out = [
+            place for place, node in enumerate(step.outputs) if self._is_made(node)
+        ]
+        self._idle = [self._machine()]
+        self._busy: dict[int, _rk_runtime.Machine] = {}
+        machine = self._idle[0]
+        self.last = machine
+        self._read_arguments(machine)
+        self._read_results(machine)
+        self._updated = sorted(step.updated())
+        self.first_activation = len(step.outputs) + len(self.saved)
+        """Where the ticket is among the results of forward."""
+        self.forward, self.backward = _boxed(self._forward), _boxed(self._backward)
+
+    def _machine(self) -> _rk_runtime.Machine:
+        return _rk_runtime.Machine(self._text, len(self._handed_out))
+
+    @staticmethod
+    def _is_made(node: Any) -> bool:
+        """Whether the step has this result: a number has not, nor what is left undefined."""
+        if not isinstance(node, fx.Node):
+            return False
+        return node.op == "get_attr" or joint.tensor_of(node) is not None
+
+    def _read_arguments(self, machine: _rk_runtime.Machine) -> None:
+        """Where each argument of the step comes from: a place among the inputs, or a tensor."""
+        places = {str(node.target): place for place, node in enumerate(self.inputs)}
+        with real_tensors():
+            self._constants: dict[str, torch.Tensor] = {"outside": torch.empty(0, dtype=torch.int8)}
+        for node in self._step.nodes:
+            if node is not None and node.op == "get_attr":
+                self._constants[node.target] = getattr(self._step.gm, node.target)
+        self._sources = [places.get(name, name) for name in machine.arguments]
+        late = (self._sources[argument] for argument in machine.read_late)
+        self.saved = [place for place in late if isinstance(place, int)]
+        """The inputs that backward reads."""
+
+    def _read_results(self, machine: _rk_runtime.Machine) -> None:
+        first = len(self._handed_out) + len(self._step.tangents)
+        places = {str(node.target): place for node, place in self._step.places.items()}
+        self._gradients = [places[name] for name in machine.results[first:]]
+
+    def _forward(self, args: list[Any]) -> list[Any]:
+        tensors = [args[one] if isinstance(one, int) else self._constants[one] for one in self._sources]
+        machine = self._idle.pop() if self._idle else self._machine()
+        try:
+            made = machine.forward(handles_of(tensors))
+        except BaseException:
+            self._idle.append(machine)
+            raise
+        del tensors
+        torch.autograd.graph.increment_version([args[place] for place in self._updated])
+        number = next(_TICKETS)
+        ticket = torch.tensor(number)
+        self._busy[number] = self.last = machine
+        weakref.finalize(ticket, self._give_up, number).atexit = False
+        results = list(self._step.outputs)
+        for place, one in zip(self._handed_out, made, strict=True):
+            node = self._step.outputs[place]
+            is_input = node.op == "placeholder"
+            results[place] = args[self._step.places[node]] if is_input else tensor_of_handle(one)
+        saved = [args[place] for place in self.saved]
+        args.clear()
+        return [*results, *saved, ticket]
+
+    def _backward(self, args: list[Any]) -> list[Any]:
+        number = args[len(self.saved)].item()
+        # Before the ticket goes.
+        machine = self._busy.pop(number, None)
+        tangents = args[len(self.saved) + 1 :]
+        args.clear()
+        if machine is None:
+            raise ExecutionError(
+                "backward has run already, and its values are gone: with codegen='rk' a graph is run backward "
+                "once (no retain_graph=True, no second derivatives); codegen='fx' keeps them"
+            )
+        try:
+            made = machine.backward(handles_of(tangents))
+        finally:
+            self._put_back(machine)
+        results: list[Any] = [None] * len(self._step.gradients)
+        for place, one in zip(self._gradients, made, strict=True):
+            results[place] = None if one is None else tensor_of_handle(one)
+        return results
+
+    def _give_up(self, number: int) -> None:
+        """The ticket is gone. If backward has not run, it never will."""
+        machine = self._busy.pop(number, None)
+        if machine is not None:
+            machine.abandon()
+            self._put_back(machine)
+
+    def _put_back(self, machine: _rk_runtime.Machine) -> None:
+        # One arena is what the budget is for; others were made because several runs were under way at once.
+        if not self._idle:
+            self._idle.append(machine)
+
+    def measured(self) -> Measured:
+        """What the last step took."""
+        return Measured(self.last.arena_bytes, *self.last.measured())
+
+    def modules(self) -> list[fx.GraphModule]:
+        """The graphs of one call that AOTAutograd reads."""
+        step = self._step
+        fake = next(tensor for node in self.inputs if (tensor := joint.tensor_of(node)) is not None)
+        with fake.fake_mode:
+            ticket = {"val": torch.empty((), dtype=torch.int64)}
+        made = [self._outside_forward(ticket), self._outside_backward(ticket)]
+        self._lengths = [len(module.graph.nodes) for module in made]
+        return made
+
+    def untouched(self, gm: fx.GraphModule, name: str) -> bool:
+        """Whether nothing has been added since to what :meth:`modules` gave."""
+        return len(gm.graph.nodes) == self._lengths[("forward", "backward").index(name)]
+
+    def _outside_forward(self, ticket: dict[str, Any]) -> fx.GraphModule:
+        graph = fx.Graph()
+        inputs = [_placeholder(graph, node) for node in self.inputs]
+        call = graph.create_node("call_function", _whole("forward", self.forward), tuple(inputs))
+        outputs: list[Any] = list(self._step.outputs)
+        for place in self._handed_out:
+            node = self._step.outputs[place]
+            is_input = node.op == "placeholder"
+            outputs[place] = inputs[self._step.places[node]] if is_input else _pick(graph, call, place, node.meta)
+        saved = [inputs[place] for place in self.saved]
+        graph.output((*outputs, *saved, _pick(graph, call, self.first_activation, ticket)))
+        return fx._lazy_graph_module._make_graph_module({}, graph)
+
+    def _outside_backward(self, ticket: dict[str, Any]) -> fx.GraphModule:
+        graph = fx.Graph()
+        inputs = [_placeholder(graph, self.inputs[place]) for place in self.saved]
+        inputs.append(graph.create_node("placeholder", "rk_ticket", name="rk_ticket"))
+        inputs[-1].meta.update(ticket)
+        inputs.extend(_placeholder(graph, node) for node in self._step.tangents)
+        call = graph.create_node("call_function", _whole("backward", self.backward), tuple(inputs))
+        outputs: list[Any] = list(self._step.gradients)
+        for place in self._gradients:
+            outputs[place] = _pick(graph, call, place, self._step.gradients[place].meta)
+        graph.output(tuple(outputs))
+        return fx._lazy_graph_module._make_graph_module({}, graph)
+
+
+def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    made = graph.create_node("placeholder", node.target, name=node.name)
+    made.meta.update(node.meta)
+    return made
+
+
+def _pick(graph: fx.Graph, call: fx.Node, place: int, meta: dict[str, Any]) -> fx.Node:
+    made = graph.create_node("call_function", operator.getitem, (call, place))
+    made.meta.update(meta)
+    return made
+
+
+def _whole(name: str, run: Callable[[list[Any]], Sequence[Any]]) -> Callable[..., Any]:
+    def whole(*args: Any) -> Sequence[Any]:
+        return run(list(args))
+
+    whole.__name__ = whole.__qualname__ = f"rk_{name}"
+    return whole
+
+
+def _boxed(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
+    def boxed(args: list[Any]) -> Sequence[Any]:
+        return run(args)
+
+    boxed._boxed_call = True
+    return boxed
