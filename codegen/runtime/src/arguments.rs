@@ -24,9 +24,8 @@ pub fn check(step: &Step, args: &[Tensor], device: Device) -> Result<(), Runtime
         )));
     }
     for (index, (arg, tensor)) in step.args.iter().zip(args).enumerate() {
-        fits(tensor, &arg.spec, device).map_err(|wrong| {
-            RuntimeError::Model(format!("argument {index}, {:?}, {wrong}", arg.name))
-        })?;
+        fits(tensor, &arg.spec, device)
+            .map_err(|wrong| RuntimeError::Model(format!("argument {index}, {:?}, {wrong}", arg.name)))?;
     }
     Ok(())
 }
@@ -51,7 +50,9 @@ pub fn fits(tensor: &Tensor, spec: &TensorSpec, device: Device) -> Result<(), St
     let (strides, planned) = (tensor.stride(), spec.full_strides());
     let differ = |(dim, (a, b)): (usize, (&i64, &i64))| spec.shape[dim] > 1 && a != b;
     if spec.elements() > 0 && strides.iter().zip(&planned).enumerate().any(differ) {
-        return Err(format!("is {wanted} with strides {strides:?}, the step was planned for strides {planned:?}"));
+        return Err(format!(
+            "is {wanted} with strides {strides:?}, the step was planned for strides {planned:?}"
+        ));
     }
     Ok(())
 }

@@ -41,7 +41,8 @@ const OUTSIDE: &str = "outside";
 
 /// The step without that argument at its operators.
 fn without_the_world(mut step: Step) -> Step {
-    let Some(outside) = step.args.iter().position(|arg| arg.name == OUTSIDE && arg.spec.elements() == 0) else {
+    let Some(outside) = step.args.iter().position(|arg| arg.name == OUTSIDE && arg.spec.elements() == 0)
+    else {
         return step;
     };
     for instr in &step.program.instrs {
@@ -141,7 +142,9 @@ impl Guest {
     /// As [`Guest::forward`]; when there was no first half.
     pub fn backward(&mut self, tangents: &[Tensor]) -> Result<Vec<Option<Tensor>>, RuntimeError> {
         let Some(between) = self.between.take() else {
-            return Err(RuntimeError::Model("there is no forward half to go on from: its values are gone".into()));
+            return Err(RuntimeError::Model(
+                "there is no forward half to go on from: its values are gone".into(),
+            ));
         };
         let results = self.second_half(tangents, between);
         self.abandon()?;

@@ -193,7 +193,9 @@ impl Machine {
         let resident = memory::read(self.device)?.current;
         let rehearsed = arena.enter(true).map_err(Into::into).and_then(|mut running| {
             if self.step.interruption().is_none() {
-                return self.execute(Part::Whole, resident, Progress::default(), Some(&mut running), None).map(drop);
+                return self
+                    .execute(Part::Whole, resident, Progress::default(), Some(&mut running), None)
+                    .map(drop);
             }
             let progress = Progress::default();
             let (_, progress) = self.execute(Part::Forward, resident, progress, Some(&mut running), None)?;
@@ -253,8 +255,9 @@ impl Machine {
     /// As [`Machine::run`].
     pub fn accumulate(&mut self) -> Result<Measured, RuntimeError> {
         let _no_grad = tch::no_grad_guard();
-        let gradients: Vec<usize> =
-            (0..self.step.outputs.len()).filter(|&i| self.step.outputs[i].role == OutputRole::Gradient).collect();
+        let gradients: Vec<usize> = (0..self.step.outputs.len())
+            .filter(|&i| self.step.outputs[i].role == OutputRole::Gradient)
+            .collect();
         for &i in gradients.iter().filter(|_| self.accumulated.is_empty()).collect::<Vec<_>>() {
             // The next run writes over them.
             let own = self.output(i)?.map(|gradient| gradient.copy());

@@ -133,10 +133,15 @@ pub(crate) fn prepare(
     for (i, call) in step.program.epilogue.iter().enumerate() {
         let bind = |local: u32| local as usize;
         let results: Vec<Option<usize>> = call.results.iter().map(|r| r.map(bind)).collect();
-        let view = prepared(call, Mode { again: false, grad: false }, &bind, &results).map_err(|message| {
-            RuntimeError::Execution { place: format!("epilogue[{i}] {}", call.op), message }
-        })?;
-        if early[i] { before.push(view) } else { actions.push(view) }
+        let view =
+            prepared(call, Mode { again: false, grad: false }, &bind, &results).map_err(|message| {
+                RuntimeError::Execution { place: format!("epilogue[{i}] {}", call.op), message }
+            })?;
+        if early[i] {
+            before.push(view)
+        } else {
+            actions.push(view)
+        }
         results.into_iter().flatten().for_each(|r| alive[r] = true);
     }
     let end = Segment::new(step.program.instrs.len(), actions);

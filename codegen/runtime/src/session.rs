@@ -182,8 +182,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         if others.is_empty() {
             train(&mut ours, training)?;
         } else {
-            report.verdict =
-                Some(side_by_side(&step, &mut ours, &mut others, training, device)?);
+            report.verdict = Some(side_by_side(&step, &mut ours, &mut others, training, device)?);
         }
     }
     if let Some(original) = &mut original {

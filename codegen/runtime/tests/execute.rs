@@ -200,6 +200,59 @@ fn a_missing_bytes_in_the_plan_is_named() {
 }
 
 #[test]
+fn gradients_of_several_runs_are_added_up() {
+    let _alone = alone();
+    let step = network();
+    let gradients = |machine: &Machine| -> Vec<tch::Tensor> {
+        let outputs = (0..step.outputs.len()).filter(|&i| step.outputs[i].role == OutputRole::Gradient);
+        outputs.map(|i| machine.output(i).unwrap().unwrap().copy()).collect()
+    };
+    // Dropout: every run has its own gradients.
+    let mut one_by_one = machine(&step);
+    let runs: Vec<_> = (0..3)
+        .map(|_| {
+            one_by_one.run().unwrap();
+            gradients(&one_by_one)
+        })
+        .collect();
+    for lower in [false, true] {
+        let step = if lower { steps::layout::lowered(&step, 1 << 16) } else { step.clone() };
+        let mut machine = machine(&step);
+        machine.run().unwrap();
+        machine.accumulate().unwrap();
+        machine.accumulate().unwrap();
+        for (at, sum) in gradients(&machine).iter().enumerate() {
+            let expected = &(&runs[0][at] + &runs[1][at]) + &runs[2][at];
+            assert!(bytes(sum).unwrap() == bytes(&expected).unwrap(), "gradient {at}, lowered: {lower}");
+        }
+        machine.run().unwrap();
+        assert!(bytes(&gradients(&machine)[0]).unwrap() != bytes(&(&runs[0][0] + &runs[1][0])).unwrap());
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_refused() {
+    let _alone = alone();
+    let step = network();
+    let args = tensors::synthesize(&step, 7, tch::Device::Cpu).unwrap();
+    let refused = |at: usize, other: tch::Tensor| {
+        let with = args
+            .iter()
+            .enumerate()
+            .map(|(k, t)| if k == at { other.shallow_clone() } else { t.shallow_clone() });
+        Machine::new(step.clone(), &with.collect::<Vec<_>>(), Device::Cpu).err().unwrap().to_string()
+    };
+    let messages = [
+        Machine::new(step.clone(), &args[..3], Device::Cpu).err().unwrap().to_string(),
+        refused(0, args[0].slice(0, 0, 8, 1)),
+        refused(1, args[1].to_kind(tch::Kind::Double)),
+        refused(1, args[1].t_copy().contiguous().t_()),
+        refused(7, args[7].unsqueeze(0)),
+    ];
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
 fn errors_name_instruction_node_and_operator() {
     let _alone = alone();
     let build = |op: &str, args| {

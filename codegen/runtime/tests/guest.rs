@@ -104,9 +104,10 @@ fn what_left_the_step_is_not_overwritten() {
     let y = one(guest.forward(&args));
     let dw = one(guest.backward(&[args[1].copy()]));
     let before = [&y, &dw].map(|one| bytes(one).unwrap());
-    let other: Vec<Tensor> = args.iter().enumerate().map(|(at, t)| if at == 0 { t + 1.0 } else { t.shallow_clone() }).collect();
-    one(guest.forward(&other));
-    one(guest.backward(&[args[1].copy() + 5.0]));
+    let other: Vec<Tensor> =
+        args.iter().enumerate().map(|(at, t)| if at == 0 { t + 1.0 } else { t.shallow_clone() }).collect();
+    drop(one(guest.forward(&other)));
+    drop(one(guest.backward(&[args[1].copy() + 5.0])));
     drop(guest);
     assert!([&y, &dw].map(|one| bytes(one).unwrap()) == before);
 }
@@ -115,17 +116,17 @@ fn what_left_the_step_is_not_overwritten() {
 fn nothing_is_kept_after_a_step() {
     let _alone = alone();
     let (mut guest, args) = (guest(), arguments());
-    one(guest.forward(&args));
-    one(guest.backward(&[args[1].copy()]));
+    drop(one(guest.forward(&args)));
+    drop(one(guest.backward(&[args[1].copy()])));
     let before = memory::read(Device::Cpu).unwrap().current;
     let (y, dy) = (one(guest.forward(&args)), args[1].copy());
     let dw = one(guest.backward(&[dy.shallow_clone()]));
     drop((y, dy, dw));
     assert_eq!(memory::read(Device::Cpu).unwrap().current, before);
-    one(guest.forward(&args));
+    drop(one(guest.forward(&args)));
     guest.abandon().unwrap();
     assert_eq!(memory::read(Device::Cpu).unwrap().current, before);
-    one(guest.forward(&args));
+    drop(one(guest.forward(&args)));
 }
 
 #[test]
@@ -133,7 +134,10 @@ fn calls_out_of_turn_and_what_does_not_fit() {
     let _alone = alone();
     let (mut guest, args) = (guest(), arguments());
     let with = |at: usize, tensor: Tensor| -> Vec<Tensor> {
-        args.iter().enumerate().map(|(k, t)| if k == at { tensor.shallow_clone() } else { t.shallow_clone() }).collect()
+        args.iter()
+            .enumerate()
+            .map(|(k, t)| if k == at { tensor.shallow_clone() } else { t.shallow_clone() })
+            .collect()
     };
     let mut messages = vec![guest.backward(&[args[1].copy()]).unwrap_err().to_string()];
     let mut refuse = |args: &[Tensor]| messages.push(guest.forward(args).unwrap_err().to_string());
@@ -142,13 +146,13 @@ fn calls_out_of_turn_and_what_does_not_fit() {
     refuse(&with(0, args[0].to_kind(Kind::Double)));
     refuse(&with(1, Tensor::zeros([2 * N], (Kind::Float, tch::Device::Cpu)).slice(0, 0, 2 * N, 2)));
     refuse(&with(2, Tensor::zeros([1], (Kind::Int64, tch::Device::Cpu))));
-    one(guest.forward(&args));
+    drop(one(guest.forward(&args)));
     messages.push(guest.forward(&args).unwrap_err().to_string());
     messages.push(guest.backward(&[]).unwrap_err().to_string());
-    one(guest.forward(&args));
+    drop(one(guest.forward(&args)));
     messages.push(guest.backward(&[args[1].slice(0, 0, 32, 1)]).unwrap_err().to_string());
     // Strides of a tangent are nobody's promise.
-    one(guest.forward(&args));
+    drop(one(guest.forward(&args)));
     let spread = Tensor::ones([], (Kind::Float, tch::Device::Cpu)).expand([N], false);
     assert!(bytes(&one(guest.backward(&[spread]))).unwrap() == bytes(&args[0].exp()).unwrap());
     insta::assert_snapshot!(messages.join("\n"));
@@ -165,10 +169,10 @@ fn a_failure_names_the_operator_and_leaves_the_guest_usable() {
     assert!(text.contains("\"back\": aten.mm.default"), "{text}");
     let mut guest = guest();
     let args = arguments();
-    one(guest.forward(&args));
+    drop(one(guest.forward(&args)));
     assert!(guest.backward(&[]).is_err());
-    one(guest.forward(&args));
-    one(guest.backward(&[args[1].copy()]));
+    drop(one(guest.forward(&args)));
+    drop(one(guest.backward(&[args[1].copy()])));
 }
 
 #[test]

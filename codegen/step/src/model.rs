@@ -456,9 +456,10 @@ impl Step {
     /// that the caller interrupts"); `None` for a step that runs in one go.
     pub fn interruption(&self) -> Option<usize> {
         self.program.instrs.iter().position(|instr| match instr {
-            Instr::Run(run) => {
-                self.nodes.get(run.node.index()).is_some_and(|node| node.ops.iter().any(|call| call.op == TANGENTS))
-            }
+            Instr::Run(run) => self
+                .nodes
+                .get(run.node.index())
+                .is_some_and(|node| node.ops.iter().any(|call| call.op == TANGENTS)),
             Instr::Drop(_) => false,
         })
     }

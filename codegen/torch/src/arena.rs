@@ -140,12 +140,7 @@ impl Running<'_> {
         // SAFETY: plain out-parameters.
         unsafe { ffi::rk_arena_counts(self.arena.raw, &mut placed, &mut outside, &mut moved, &mut left) };
         let count = |number: i64| u64::try_from(number).unwrap_or(0);
-        Counts {
-            placed: count(placed),
-            outside: count(outside),
-            moved: count(moved),
-            left: count(left),
-        }
+        Counts { placed: count(placed), outside: count(outside), moved: count(moved), left: count(left) }
     }
 }
 

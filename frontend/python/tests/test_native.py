@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import gc
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +13,9 @@ from torch import nn
 from training import equal, train
 
 import rk
-from rk import cache, measure, models, native
+from rk import _rk, measure, native
+
+sys.path.append(str(Path(__file__).parents[3] / "examples"))
 
 
 @pytest.fixture
@@ -35,13 +37,13 @@ def compiled(model, **options):
 
 
 class Perceptron(nn.Module):
-    """A mixture of what is hard: batch norm, dropout, a branch, an activation that is returned."""
+    """Branches, batch norm, dropout."""
 
-    def __init__(self):
+    def __init__(self, rate=0.3):
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
         self.norm = nn.BatchNorm1d(64)
-        self.drop = nn.Dropout(0.3)
+        self.drop = nn.Dropout(rate)
 
     def forward(self, x):
         hidden = x
@@ -51,31 +53,237 @@ class Perceptron(nn.Module):
 
 
 def perceptron():
-    torch.manual_seed(0)
     return Perceptron(), lambda _: (torch.randn(128, 64),)
 
 
 def resnet():
     torchvision = pytest.importorskip("torchvision")
-    torch.manual_seed(0)
     return torchvision.models.resnet18(num_classes=10), lambda _: (torch.randn(4, 3, 64, 64),)
 
 
 def gpt2():
-    torch.manual_seed(0)
-    model = models.gpt2(layers=2, width=64, heads=4, vocabulary=128, length=64)
-    return model, lambda _: (torch.randint(128, (2, 64)),)
+    pytest.importorskip("transformers")
+    import models
+
+    return models.gpt2(2)[0], lambda _: (torch.randint(1000, (4, 64)),)
 
 
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
 @pytest.mark.parametrize("budget", ["80%", "60%", "40%"])
 @pytest.mark.parametrize("make", [perceptron, resnet, gpt2])
-def test_real_models_train_to_the_same_bits_in_one_arena(make, budget, programs):
+def test_networks_train_to_the_bits_of_eager_in_one_arena(make, budget, programs, tmp_path):
     model, batches = make()
-    eager = train(model, batches, False)
-    with contextlib.suppress(RuntimeWarning):
-        found = train(model, batches, True, codegen="rk", budget=budget, on_infeasible="best")
+    eager = train(model, batches, False, steps=4)
+    found = train(model, batches, True, steps=4, codegen="rk", budget=budget, on_infeasible="best")
     assert equal(eager, found)
     (program,) = programs
     took = program.measured()
-    assert took.outside == 0 and took.placed > 0
-    assert took.peak <= took.arena
+    assert took.outside == 0 < took.placed
+    assert 0.9 * took.arena <= took.peak <= took.arena
+    results = len(program._handed_out) + len(program._gradients)
+    assert took.left <= results, "what leaves the step is allocated, and nothing else"
+
+
+@pytest.mark.parametrize("make", [perceptron, gpt2])
+def test_arena_and_what_pytorch_allocates_are_within_the_budget(make, programs):
+    """What PyTorch's own profiler sees of a step, beside the arena, which it does not see."""
+    model, batches = make()
+    function = compiled(model, budget="60%")
+    inputs = batches(0)
+
+    def step():
+        output = function(*inputs)
+        output.backward(torch.ones_like(output))
+
+    step()
+    (program,) = programs
+    model.zero_grad()
+    with measure.memory(torch.device("cpu")) as seen:
+        step()
+    gradients = sum(one.grad.nbytes for one in model.parameters())
+    # PyTorch's blocks have a header of 64 bytes here, by which rk counts.
+    blocks = 64 * (program.measured().left + 4)
+    assert program.measured().arena + seen.peak - gradients - blocks <= program.schedule.budget
+
+
+def test_what_leaves_a_step_is_the_callers(programs):
+    model = Chain()
+    function = compiled(model, budget="70%")
+    (x,), (y,) = floats(), floats()
+    first = function(x)
+    first.backward()
+    kept = [first.detach(), *(one.grad for one in model.parameters())]
+    before = [one.clone() for one in kept]
+    model.zero_grad()
+    function(y + 1).backward()
+    assert equal(before, kept)
+    program = programs.pop()
+    del function, program
+    torch._dynamo.reset()
+    gc.collect()
+    assert equal(before, kept)
+
+
+def test_gradients_are_added_to_those_that_are_there():
+    def accumulated(options):
+        torch._dynamo.reset()
+        torch.manual_seed(3)
+        model = Perceptron()
+        run = torch.compile(model, backend="rk", options=options) if options else model
+        for _ in range(2):
+            for _ in range(3):
+                run(torch.randn(32, 64)).square().mean().backward()
+            with torch.no_grad():
+                for one in model.parameters():
+                    one -= 0.1 * one.grad
+        return [*model.parameters(), *(one.grad for one in model.parameters()), *model.buffers()]
+
+    assert equal(accumulated(None), accumulated({"codegen": "rk", "budget": "60%"}))
+
+
+def test_several_forward_passes_before_the_first_backward(programs):
+    def both(function, model):
+        torch.manual_seed(1)
+        losses = [function(*floats()) for _ in range(3)]
+        (losses[0] + losses[2] * losses[1]).backward()
+        return [*losses, *(one.grad for one in model.parameters())]
+
+    model, other = Chain(lambda: nn.Dropout(0.3)), Chain(lambda: nn.Dropout(0.3))
+    other.load_state_dict(model.state_dict())
+    function = compiled(model, budget="70%")
+    assert equal(both(model := other, other), both(function, function._orig_mod))
+    (program,) = programs
+    assert not program._busy and len(program._idle) == 1, "the other arenas are given back"
+
+
+def test_a_forward_pass_without_backward_gives_its_arena_free(programs):
+    model = Chain()
+    function = compiled(model, budget="70%")
+    function(*floats()).backward()
+    (program,) = programs
+    machines = set(map(id, program._idle))
+    for _ in range(3):
+        loss = function(*floats())
+        assert len(program._busy) == 1
+        del loss
+        gc.collect()
+        assert not program._busy and set(map(id, program._idle)) == machines
+    with torch.no_grad():
+        assert torch.equal(function(x := floats()[0]), model(x))
+
+
+def test_a_second_backward_is_refused():
+    loss = compiled(Chain(), budget="70%")(*floats())
+    with pytest.raises(RuntimeError, match="retain_graph"):
+        loss.backward(retain_graph=True)
+        loss.backward()
+    with torch._functorch.config.patch(donated_buffer=False):
+        torch._dynamo.reset()
+        loss = compiled(Chain(), budget="70%")(*floats())
+        loss.backward(retain_graph=True)
+        with pytest.raises(rk.ExecutionError, match="backward has run already.*codegen='fx'"):
+            loss.backward()
+
+
+def test_parameters_that_change_before_backward_are_noticed():
+    model = Chain()
+    loss = compiled(model, budget="70%")(*floats())
+    with torch.no_grad():
+        for one in model.parameters():
+            one.add_(1.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+class Lookup(nn.Module):
+    """Fails on an index that is out of range."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(10, 16)
+        self.head = nn.Linear(16, 16)
+
+    def forward(self, ids):
+        return self.head(torch.relu(self.words(ids))).square().mean()
+
+
+def test_a_failing_operator_is_named_and_the_next_step_runs():
+    function = compiled(Lookup(), budget="100%")
+    good = torch.arange(10)
+    function(good).backward()
+    with pytest.raises(rk.ExecutionError, match=r'"words[^"]*": aten.embedding.default: index out of range'):
+        function(good + 5)
+    function(good).backward()
+
+
+def test_buffers_are_updated_in_place_once_and_say_so():
+    model = Perceptron()
+    function = compiled(model, budget="60%")
+    mean, version = model.norm.running_mean, model.norm.running_mean._version
+    address = mean.data_ptr()
+    for count in range(1, 4):
+        function(torch.randn(32, 64)).sum().backward()
+        assert model.norm.num_batches_tracked == count
+    assert mean.data_ptr() == address and mean.abs().sum() > 0 and mean._version > version
+
+
+@pytest.mark.filterwarnings("ignore:rk. the model runs as")
+def test_graphs_inside_one_another_share_the_budget(programs):
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(Chain(layers=n, width=128) for n in (6, 4))
+
+        def forward(self, x):
+            for layer in self.parts[0].layers:
+                x = torch.nn.functional.gelu(layer(x))
+            torch._dynamo.graph_break()
+            return self.parts[1](x)
+
+    model, budget = Broken(), 1_600_000
+    about = {"batches": lambda _: (torch.randn(256, 128),), "loss": lambda one: one}
+    eager = train(model, compiled=False, **about)
+    assert equal(eager, train(model, compiled=True, codegen="rk", budget=budget, **about))
+    alone, inner, outer = (one.measured().arena for one in programs)
+    assert inner + outer <= budget < inner + alone, "the second plan of the outer graph leaves room"
+
+
+def test_a_second_process_lowers_nothing(tmp_path, monkeypatch):
+    compiled(Chain(), budget="60%", cache_dir=str(tmp_path))(*floats()).backward()
+    torch._dynamo.reset()
+    monkeypatch.setattr(_rk, "rematerialize", None)
+    compiled(Chain(), budget="60%", cache_dir=str(tmp_path))(*floats()).backward()
+
+
+def test_every_stage_and_the_step_are_written(tmp_path):
+    compiled(Chain(), budget="60%", dump_dir=str(tmp_path))(*floats()).backward()
+    (lowered,) = tmp_path.glob("*lowered.mlir")
+    assert _rk.run_passes(lowered.read_text(), "rk-verify-schedule")
+
+
+def test_verify_compares_with_the_step_as_it_is(monkeypatch):
+    function = compiled(Perceptron(), budget="60%", verify=True)
+    for _ in range(3):
+        function(torch.randn(32, 64)).sum().backward()
+    torch._dynamo.reset()
+    original = native.Program._backward
+    monkeypatch.setattr(
+        native.Program,
+        "_backward",
+        lambda self, args: [None if one is None else one + 1 for one in original(self, args)],
+    )
+    with pytest.raises(rk.VerifyError):
+        compiled(Chain(), budget="60%", verify=True)(*floats()).backward()
+
+
+def test_what_the_runtime_cannot_do_is_refused():
+    function = compiled(nn.Linear(4, 4).to("meta"), budget="60%")
+    with pytest.raises(Exception, match="device 'meta'"):
+        function(torch.ones(2, 4, device="meta")).sum().backward()
+    with pytest.raises(rk.CompileError, match="the lowered step: not a step file"):
+        native._rk_runtime.Machine("nothing", 1)
+
+
+def test_rk_verify_says_what_it_cannot_see():
+    with pytest.raises(rk.OptionError, match="does not see the arena"):
+        rk.verify(Chain(), floats(), "60%", codegen="rk")

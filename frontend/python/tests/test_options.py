@@ -37,7 +37,6 @@ def test_budgets_are_read(given, expected):
         ({"scope": "all"}, "activations, total"),
         ({"time_limit": "soon"}, "no positive duration"),
         ({"codegen": "c"}, "fx, inductor, rk"),
-        ({"codegen": "rk"}, "does not work yet"),
         ({"codegen": "inductor", "verify": True}, "compares bits"),
         ({"on_infeasible": "cry"}, "error, best"),
         ({"verify": 1}, "neither True nor False"),

@@ -92,6 +92,19 @@ fn three_steps_with_all_checks() {
 }
 
 #[test]
+fn gradients_are_added_up_before_the_update() {
+    let folder = Folder::new().with("net.rkx", &rewritten());
+    let run = |runs: &str| {
+        json(&folder.run(&["net.rkx", "--steps", "2", "--accumulate", runs, "--check", "--json"]))
+    };
+    for runs in ["1", "3"] {
+        assert_eq!(run(runs)["bit_equal"], true, "{runs}");
+    }
+    let none = folder.run(&["net.rkx", "--accumulate", "0"]);
+    assert_eq!(none.status.code(), Some(2));
+}
+
+#[test]
 fn without_a_check_there_is_no_verdict() {
     let folder = Folder::new().with("net.rkx", &rewritten());
     let json = json(&folder.run(&["net.rkx", "--json", "--repeat", "0"]));

@@ -54,18 +54,19 @@ fn build(checkout: &Checkout, extensions: &[(&str, &str)]) -> Result<()> {
 }
 
 /// Puts a built extension beside the package's sources.
-fn place(checkout: &Checkout, module: &str) -> Result<()> {
+fn place(checkout: &Checkout, module: &str) -> Result<PathBuf> {
     let built = checkout.binaries()?.join(format!("lib{module}.so"));
     let target = checkout.path(PACKAGES).join(format!("rk/{module}.abi3.so"));
     let part = target.with_extension("part");
     std::fs::copy(&built, &part)
         .and_then(|_| std::fs::rename(&part, &target))
-        .with_context(|| format!("cannot copy {} to {}", built.display(), target.display()))
+        .with_context(|| format!("cannot copy {} to {}", built.display(), target.display()))?;
+    Ok(target)
 }
 
 /// Puts the built extensions and the package's metadata beside its sources.
 fn assemble(checkout: &Checkout) -> Result<()> {
-    EXTENSIONS.iter().try_for_each(|(_, module)| place(checkout, module))?;
+    EXTENSIONS.iter().try_for_each(|(_, module)| place(checkout, module).map(drop))?;
     let project = checkout.read(format!("{FOLDER}/pyproject.toml"))?;
     let info = format!("{PACKAGES}/rk-{}.dist-info", env!("CARGO_PKG_VERSION"));
     let metadata = format!("Metadata-Version: 2.1\nName: rk\nVersion: {}\n", env!("CARGO_PKG_VERSION"));
@@ -118,7 +119,8 @@ pub fn wheel(checkout: &Checkout, options: &WheelOptions) -> Result<()> {
     // The extension that runs steps has no MLIR in it, and torch's libraries are those of the machine: it is packed as it is.
     let (package, module) = EXTENSIONS[1];
     build(checkout, &[(package, module)])?;
-    place(checkout, module)?;
+    let placed = place(checkout, module)?;
+    process::show(Command::new("strip").arg(placed))?;
     // mlir-sys does not notice that the kind of linking changed: another target folder.
     let target = checkout
         .binaries()?

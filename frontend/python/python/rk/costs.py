@@ -145,8 +145,9 @@ def _packed(target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...]) -> tu
     """Seconds of one call on the CPU, and the bytes that its temporaries need in an arena. The results at the
     places ``leaving`` have none in it.
     """
-    from rk._rk_runtime import Watch
     from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
+
+    from rk._rk_runtime import Watch
 
     watch = Watch()
     start = time.perf_counter()

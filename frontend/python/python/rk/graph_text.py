@@ -75,8 +75,8 @@ class Text:
     """The calls of a step, spelled; with costs, the module."""
 
     def __init__(self, step: Step, *, leaves: bool = False) -> None:
-        """Spells all but the costs. ``leaves``: every result lies in storage of the caller's, and has no place
-        among the step's values; all of them get the role ``gradient``.
+        """Spells all but the costs. ``leaves``: every result lies in storage of the caller's, and has no
+        place among the step's values; all of them get the role ``gradient``.
         """
         self.step, self.leaves = step, leaves
         self.calls: list[Call] = []

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._C._aoti import alloc_tensor_by_stealing_from_void_ptr as tensor_of_handle
+from torch._C._aoti import alloc_tensors_by_stealing_from_void_ptrs as stolen  # the one for one tensor leaks
 from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
 
 from rk import _rk_runtime, joint
@@ -60,7 +60,7 @@ class Program:
 
     def __init__(self, step: Step, schedule: Schedule) -> None:
         """Raises CompileError when the step holds what the runtime cannot run."""
-        self._step = step
+        self._step, self.schedule = step, schedule
         self._text = schedule.step
         late = [node.target for node in step.placeholders if joint.is_backward_only(node)]
         others = [str(one) for one in late if "tangents" not in str(one)]
@@ -124,10 +124,9 @@ class Program:
         self._busy[number] = self.last = machine
         weakref.finalize(ticket, self._give_up, number).atexit = False
         results = list(self._step.outputs)
-        for place, one in zip(self._handed_out, made, strict=True):
+        for place, one in zip(self._handed_out, _tensors(made), strict=True):
             node = self._step.outputs[place]
-            is_input = node.op == "placeholder"
-            results[place] = args[self._step.places[node]] if is_input else tensor_of_handle(one)
+            results[place] = args[self._step.places[node]] if node.op == "placeholder" else one
         saved = [args[place] for place in self.saved]
         args.clear()
         return [*results, *saved, ticket]
@@ -140,16 +139,16 @@ class Program:
         args.clear()
         if machine is None:
             raise ExecutionError(
-                "backward has run already, and its values are gone: with codegen='rk' a graph is run backward "
-                "once (no retain_graph=True, no second derivatives); codegen='fx' keeps them"
+                "backward has run already, and its values are gone: with codegen='rk' a graph is run "
+                "backward once (no retain_graph=True, no second derivatives); codegen='fx' keeps them"
             )
         try:
             made = machine.backward(handles_of(tangents))
         finally:
             self._put_back(machine)
         results: list[Any] = [None] * len(self._step.gradients)
-        for place, one in zip(self._gradients, made, strict=True):
-            results[place] = None if one is None else tensor_of_handle(one)
+        for place, one in zip(self._gradients, _tensors(made), strict=True):
+            results[place] = one
         return results
 
     def _give_up(self, number: int) -> None:
@@ -170,7 +169,6 @@ class Program:
 
     def modules(self) -> list[fx.GraphModule]:
         """The graphs of one call that AOTAutograd reads."""
-        step = self._step
         fake = next(tensor for node in self.inputs if (tensor := joint.tensor_of(node)) is not None)
         with fake.fake_mode:
             ticket = {"val": torch.empty((), dtype=torch.int64)}
@@ -189,8 +187,10 @@ class Program:
         outputs: list[Any] = list(self._step.outputs)
         for place in self._handed_out:
             node = self._step.outputs[place]
-            is_input = node.op == "placeholder"
-            outputs[place] = inputs[self._step.places[node]] if is_input else _pick(graph, call, place, node.meta)
+            if node.op == "placeholder":
+                outputs[place] = inputs[self._step.places[node]]
+            else:
+                outputs[place] = _pick(graph, call, place, node.meta)
         saved = [inputs[place] for place in self.saved]
         graph.output((*outputs, *saved, _pick(graph, call, self.first_activation, ticket)))
         return fx._lazy_graph_module._make_graph_module({}, graph)
@@ -207,6 +207,12 @@ class Program:
             outputs[place] = _pick(graph, call, place, self._step.gradients[place].meta)
         graph.output(tuple(outputs))
         return fx._lazy_graph_module._make_graph_module({}, graph)
+
+
+def _tensors(handles: list[Any]) -> list[torch.Tensor | None]:
+    """The tensors behind handles, which are used up."""
+    tensors = iter(stolen([one for one in handles if one is not None]))
+    return [None if one is None else next(tensors) for one in handles]
 
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:

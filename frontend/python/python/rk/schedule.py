@@ -148,8 +148,8 @@ class Problem:
         return answer
 
     def _reserve(self, inside: int) -> int:
-        """What of the budget is not the arena's, which does not shrink while the caller is busy: what leaves the
-        step, and what the caller needs at its middle.
+        """What of the budget is not the arena's, which does not shrink while the caller is busy: what leaves
+        the step, and what the caller needs at its middle.
         """
         if not self._lowers:
             return 0

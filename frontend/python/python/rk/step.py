@@ -83,8 +83,8 @@ class Step:
         return [index for index, place in enumerate(self.placeholders) if place in self.static]
 
     def handed_out_bytes(self, alignment: int) -> int:
-        """The bytes of what leaves the step or comes from the caller and is no gradient of a parameter: outputs,
-        their gradients, gradients of inputs; each storage once, rounded up.
+        """The bytes of what leaves the step or comes from the caller and is no gradient of a parameter:
+        outputs, their gradients, gradients of inputs; each storage once, rounded up.
         """
         parameters = self.gradient_storages()
         others = (one for place, one in enumerate(self.gradients) if not self._is_static(place))

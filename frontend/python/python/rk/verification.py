@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from rk import bits, capture, measure, schedule
+from rk.errors import OptionError
 from rk.options import Options
 from rk.planning import readable
 from rk.torch_backend import rk
@@ -85,6 +86,11 @@ def verify(
     ``loss`` or the sum of the means. ``options`` are those of the backend; the scope is ``activations``.
     """
     checked = Options.parse({**options, "budget": budget})
+    if checked.codegen == "rk":
+        raise OptionError(
+            "rk.verify measures what PyTorch's allocator hands out, and does not see the arena of "
+            "codegen='rk'; the option verify=True compares the bits of its first steps"
+        )
     step = capture.step_of(model, sample)
     device = schedule.device_of(step)
     plan = schedule.Problem(step, checked, device).plan(schedule.budget_of(step, checked, device), 0)

@@ -107,7 +107,8 @@ struct Watch(Mutex<Option<rk_torch::Watch>>);
 impl Watch {
     #[new]
     fn new() -> PyResult<Self> {
-        let watch = rk_torch::Watch::start().map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))?;
+        let watch =
+            rk_torch::Watch::start().map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))?;
         Ok(Self(Mutex::new(Some(watch))))
     }
 
