@@ -1,5 +1,7 @@
 // RUN: rk-opt %s --rematerialize --budget=12KiB --rk-verify-schedule | FileCheck %s
 // RUN: rk-opt %s --rematerialize="budget=75% solver=greedy" | FileCheck %s
+// RUN: rk-opt %s --rematerialize="budget=15KiB reserve=3072" | FileCheck %s
+// RUN: not rk-opt %s --rematerialize="budget=14KiB reserve=3072" 2>&1 | FileCheck %s --check-prefix=RESERVED
 
 // A residual block: `add` reads `norm` again after `up` and `down`. Kept whole it peaks at 16 KiB, while `down` runs.
 // With 12 KiB, `norm` is dropped early and run again just before `add`: 5 us instead of 4. Below 12 KiB nothing fits.
@@ -46,3 +48,6 @@ func.func @step(%x: tensor<32x32xf32> {rk.role = "input", rk.name = "x"})
 // CHECK-NEXT:    rk.drop %norm_0
 // CHECK-NEXT:    rk.drop %down
 // CHECK-NEXT:    return %add
+
+// With 3 KiB of 14 in other hands, 11 are left.
+// RESERVED: fits 14.00 KiB; the smallest feasible budget found is 15.00 KiB
