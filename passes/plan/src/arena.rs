@@ -57,7 +57,8 @@ pub struct Arena {
     pub lower_bound: Bytes,
     /// Every offset is a multiple of it.
     pub alignment: Bytes,
-    /// What [`pack_with`] was allowed. The same effort finds the same layout again; more need not find one as low.
+    /// What [`pack_with`] was allowed. The same effort finds the same layout again; more need not find one as low. Zero: the
+    /// layout comes from elsewhere ([`laid_out`]), and packing again need not find it.
     pub effort: u64,
     /// All buffers with their places.
     pub buffers: Vec<Buffer>,
@@ -84,6 +85,28 @@ pub fn pack_with(graph: &Graph, sequence: &Sequence, trace: &Trace, alignment: B
         buffer.offset = Bytes(item.map_or(0, |item: usize| offsets[item]));
     }
     Arena { size: Bytes(height), lower_bound: Bytes(lower_bound), alignment, effort, buffers }
+}
+
+/// The arena of a judged sequence in which every buffer lies where `offset` says; it is given the owner and the first step.
+/// Whether that is a layout at all, [`check_no_overlap`] knows.
+pub fn laid_out(
+    graph: &Graph,
+    sequence: &Sequence,
+    trace: &Trace,
+    alignment: Bytes,
+    offset: impl Fn(Owner, usize) -> Bytes,
+) -> Arena {
+    let (mut buffers, items, _) = collect(graph, sequence, trace, alignment);
+    let mut size = 0;
+    for buffer in &mut buffers {
+        if buffer.bytes.0 > 0 {
+            buffer.offset = offset(buffer.owner, buffer.start);
+            let top = buffer.offset.0.saturating_add(buffer.bytes.0);
+            size = size.max(top.div_ceil(alignment.0.max(1)).saturating_mul(alignment.0));
+        }
+    }
+    let lower_bound = Bytes(height_bound(&items, sequence.0.len()));
+    Arena { size: Bytes(size), lower_bound, alignment, effort: 0, buffers }
 }
 
 /// The lowest layout found: the usual orders, then squeezing the best of them.

@@ -102,20 +102,6 @@ impl<'m> Annealing<'m> {
         }
     }
 
-    /// The slots between which a run may move: behind its operands, before its first use.
-    fn window(&self, node: u32, run: usize) -> (u32, u32) {
-        let (model, tape) = (self.tape.model, &self.tape);
-        let runs = tape.runs(node);
-        let operands = model.reads.row(node).iter().filter_map(|&value| {
-            let producer = model.producer[value as usize];
-            tape.newest(producer, runs[run]).map(|newest| tape.runs(producer)[newest])
-        });
-        let before = run.checked_sub(1).map(|before| runs[before]);
-        let uses = model.writes.row(node).iter().map(|&value| tape.first_use(value, run));
-        let after = runs.get(run + 1).copied().unwrap_or(tape.last_slot() + 1);
-        (operands.chain(before).max().unwrap_or(0), uses.min().unwrap_or(NONE).min(after))
-    }
-
     fn wander(&mut self) {
         let mut slot = self.random.random_range(1..=self.tape.last_slot());
         if self.tape.node_at(slot) == NONE {
@@ -126,7 +112,7 @@ impl<'m> Annealing<'m> {
         }
         let node = self.tape.node_at(slot);
         let run = self.tape.runs(node).partition_point(|&other| other < slot);
-        let (low, high) = self.window(node, run);
+        let (low, high) = self.tape.window(node, run);
         if high - low > 1 {
             let target = self.random.random_range(low + 1..high);
             self.place(node, run, target);
@@ -168,7 +154,7 @@ impl<'m> Annealing<'m> {
         let producer = self.tape.model.producer[value as usize];
         let unread = before == self.tape.runs(producer)[run];
         if unread && self.random.random_bool(0.6) {
-            let (_, high) = self.window(producer, run);
+            let (_, high) = self.tape.window(producer, run);
             let target =
                 if self.random.random_bool(0.5) { high } else { self.random.random_range(worst..=after) }
                     .min(high)

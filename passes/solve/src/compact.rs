@@ -1,128 +1,81 @@
 //! The same runs in another order, so that their buffers pack into a lower arena.
 //!
 //! A plan whose peak fits may still need a larger arena: sizes do not fit into the holes that others leave. Nothing has to run
-//! once more for that; moving a run a little later or earlier changes which buffers meet. One iteration: a few shift moves of
-//! the local search ([`crate::search`]), which keep the plan legal and its time; if the peak is still within the budget, the
-//! sequence is packed roughly; accepted if its arena is at most the current one plus a tolerance that shrinks to nothing. At
-//! the end of a round the best is packed once more, with the effort of the request.
+//! once more for that: [`crate::joint`] moves runs and buffers at once until the arena is low enough. The order that it
+//! ends in is packed once more by itself, since a plan is passed on as a sequence and an effort, and whoever packs it
+//! (`rk_plan::arena::pack_with`) has to find the same layout; where that packing is too high, the goal is lowered.
 //!
-//! Everything is counted in iterations, the clock only stops. The arena never grows.
-//!
-//! Tried, and worse: adapting one layout from sequence to sequence instead of packing each anew.
-//!
-//! Source: threshold accepting, Dueck and Scheuer, 1990. Not here: plans of another time ([`crate::packed`] asks for those).
+//! Everything is counted, the clock only stops. The arena never grows. Not here: plans of another time ([`crate::packed`]).
 
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use rk_plan::Bytes;
 use rk_plan::arena::{Arena, pack_with};
-use rk_plan::{Sequence, judge};
 
 use crate::clock::Clock;
-use crate::model::{Model, NONE, from_sequence, to_sequence};
+use crate::joint::Joint;
+use crate::model::Model;
 use crate::request::{Addresses, Plan, Request};
-use crate::search::shift;
-use crate::tape::Tape;
 
-/// Larger plans are left alone: one packing takes too long for many.
+/// Larger plans are left alone: they are steps of training, which pack by themselves.
 const MOST_RUNS: usize = 3000;
-/// Rounds, each from the best of the one before, with a new tolerance.
-const ROUNDS: u32 = 8;
-/// Sequences looked at in a round.
-const LOOKS: u32 = 2_500;
-/// The first tolerance of a round, as a part of the arena.
-const TOLERANCE: f64 = 0.01;
-/// Comparisons of a rough packing: pairs of runs, so many times. The first placements take eight.
-const ROUGH: u64 = 14;
-/// The share of the time for looking.
+/// Goals, each lower than the one before by what the packing missed.
+const GOALS: u32 = 6;
+/// The share of the time for looking; the last packings take theirs too.
 const LOOKING: f64 = 0.8;
-/// Shift moves per iteration, at most.
-const SHIFTS: u32 = 4;
 
-/// Lowers the arena of a plan until it is low enough, if that can be had in the time. The plan has its arena.
+/// What a layout has to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Found again by whoever packs the sequence with the same effort.
+    Repeatable,
+    /// Any; if it is not found again, its effort is 0.
+    Any,
+}
+
+/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time. The plan has its arena.
 pub(crate) fn compact(
     request: &Request,
     plan: Plan,
     addresses: Addresses,
-    enough: impl Fn(&Arena) -> bool,
+    layout: Layout,
+    goal: impl Fn(Bytes) -> Bytes,
     clock: &Clock,
 ) -> Plan {
     let Addresses { alignment, effort } = addresses;
-    let runs = plan.sequence.0.len();
-    let Some(packed) = plan.arena.clone().filter(|arena| !enough(arena) && runs <= MOST_RUNS) else {
-        return plan;
-    };
-    let graph = request.graph;
-    let budget = i64::try_from(request.budget.0).unwrap_or(i64::MAX);
-    let model = Model::new(graph);
-    let mut random = ChaCha8Rng::seed_from_u64(request.seed);
-    let rough = (ROUGH * (runs as u64).pow(2)).min(effort);
-    let pack = |sequence: &Sequence, effort| {
-        judge(graph, sequence).ok().map(|trace| pack_with(graph, sequence, &trace, alignment, effort))
-    };
-    let mut lowest = (packed, plan.sequence.clone());
-    let mut tape = Tape::new(&model, &from_sequence(&plan.sequence));
-    // By rough packings, which are compared with one another only: a patient one is lower.
-    let Some(first) = pack(&plan.sequence, rough) else { return plan };
-    let mut best = (first.size, plan.sequence.clone());
-    // The last packings take their time too.
-    let clock = clock.part(LOOKING);
-    for round in 0..ROUNDS {
-        tape.reset(&from_sequence(&best.1));
-        let mut current = best.0;
-        for look in 0..LOOKS {
-            if clock.expired() {
-                break;
-            }
-            for _ in 0..random.random_range(1..=SHIFTS) {
-                shift_any(&mut tape, &mut random);
-            }
-            let sequence = to_sequence(&tape.sequence());
-            let arena = if tape.peak() <= budget { pack(&sequence, rough) } else { None };
-            let left = 1.0 - f64::from(look) / f64::from(LOOKS);
-            let slack = 1.0 + TOLERANCE * left * left * random.random::<f64>();
-            match arena {
-                Some(arena) if arena.size.0 as f64 <= current.0 as f64 * slack => {
-                    tape.commit();
-                    current = arena.size;
-                    let done = enough(&arena);
-                    if done || current < best.0 {
-                        best = (current, sequence);
-                    }
-                    if done {
-                        break;
-                    }
-                }
-                _ => tape.rollback(),
+    let low = |arena: &Arena| arena.size <= goal(arena.lower_bound);
+    let small = plan.sequence.0.len() <= MOST_RUNS;
+    let Some(arena) = plan.arena.clone().filter(|arena| small && !low(arena)) else { return plan };
+    let model = Model::aligned(request.graph, alignment);
+    let most = i64::try_from(request.budget.max(arena.lower_bound).0).unwrap_or(i64::MAX);
+    let mut joint = Joint::new(request.graph, &model, &plan, &arena, most, request.seed);
+    let (mut best, mut lowest) = (plan.clone(), arena.size);
+    let mut missed = 0;
+    let looking = clock.part(LOOKING);
+    for round in 0..GOALS {
+        let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missed), &looking);
+        let Some(found) = joint.plan(request.graph, &plan).filter(|found| found.trace.peak <= request.budget)
+        else {
+            break;
+        };
+        let again = pack_with(request.graph, &found.sequence, &found.trace, alignment, effort);
+        missed = missed.saturating_add(again.size.0.saturating_sub(goal(again.lower_bound).0));
+        let (height, packed) = (found.arena.as_ref().map_or(0, |arena| arena.size.0), again.size.0);
+        tracing::debug!(round, reached, height, packed, peak = found.trace.peak.0, "compacted");
+        let done = low(&again);
+        let repeated = Plan { arena: Some(again), ..found.clone() };
+        for candidate in [Some(found).filter(|_| layout == Layout::Any), Some(repeated)].into_iter().flatten()
+        {
+            let size = candidate.arena.as_ref().map_or(lowest, |arena| arena.size);
+            if size < lowest || (size == lowest && low_enough(&candidate, &goal)) {
+                (best, lowest) = (candidate, size);
             }
         }
-        // The rough packing counts too: where it is low enough, the patient one need not be.
-        for arena in [rough, effort].into_iter().filter_map(|effort| pack(&best.1, effort)) {
-            if !enough(&lowest.0) && (enough(&arena) || arena.size < lowest.0.size) {
-                lowest = (arena, best.1.clone());
-            }
-        }
-        tracing::debug!(round, rough = best.0.0, arena = lowest.0.size.0, "compacted");
-        if enough(&lowest.0) || clock.expired() {
+        if done || !reached || low_enough(&best, &goal) || looking.expired() {
             break;
         }
     }
-    let (arena, sequence) = lowest;
-    match judge(graph, &sequence) {
-        Ok(trace) if trace.peak <= request.budget && trace.time == plan.trace.time => {
-            Plan { sequence, trace, arena: Some(arena), ..plan }
-        }
-        _ => plan,
-    }
+    best
 }
 
-/// One shift move of a random run.
-fn shift_any(tape: &mut Tape, random: &mut ChaCha8Rng) {
-    let mut slot = random.random_range(1..=tape.last_slot());
-    if tape.node_at(slot) == NONE {
-        slot = tape.previous_used(slot);
-    }
-    if slot > 0 {
-        let node = tape.node_at(slot);
-        shift(tape, node, slot, random.random_bool(0.5), random.random());
-    }
+fn low_enough(plan: &Plan, goal: &impl Fn(Bytes) -> Bytes) -> bool {
+    plan.arena.as_ref().is_some_and(|arena| arena.size <= goal(arena.lower_bound))
 }

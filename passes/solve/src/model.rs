@@ -4,7 +4,7 @@
 //! One thing is added to the graph: consecutive nodes with side effects are linked by a zero-byte token, so that law S5
 //! (effects keep their order) becomes an ordinary dependency and no move needs to know it.
 
-use rk_plan::{Graph, NodeId, Sequence, may_overwrite};
+use rk_plan::{Bytes, Graph, NodeId, Sequence, may_overwrite};
 
 /// No node, no value.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -118,6 +118,16 @@ impl Model {
             overwritable,
             index,
         }
+    }
+
+    /// The same with all sizes rounded up, as an arena has them.
+    pub(crate) fn aligned(graph: &Graph, alignment: Bytes) -> Self {
+        let mut model = Self::new(graph);
+        let alignment = i64::try_from(alignment.0.max(1)).unwrap_or(1);
+        for size in model.bytes.iter_mut().chain(&mut model.workspace).chain(&mut model.state) {
+            *size = size.saturating_add(alignment - 1) / alignment * alignment;
+        }
+        model
     }
 
     /// A model of nothing, to stand in for one that is borrowed elsewhere.

@@ -17,7 +17,7 @@ use rk_plan::arena::{Arena, pack_with};
 use rk_plan::{Bytes, Graph, Sequence, judge};
 
 use crate::clock::Clock;
-use crate::compact::compact;
+use crate::compact::{Layout, compact};
 use crate::request::{Addresses, Outcome, Plan, Request, Status};
 use crate::solve_logical;
 
@@ -79,7 +79,19 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
             }
         }
     }
-    Outcome { plan: best.map(|plan| compact(request, plan, addresses, near, &clock)), ..outcome }
+    Outcome {
+        plan: best.map(|plan| {
+            compact(
+                request,
+                plan,
+                addresses,
+                Layout::Any,
+                |peak| Bytes(peak.0.saturating_add(peak.0 / 100)),
+                &clock,
+            )
+        }),
+        ..outcome
+    }
 }
 
 /// Plans a step so that its arena is within the budget.
@@ -205,7 +217,7 @@ impl Packer<'_> {
             let mut plan = Plan { arena: Some(arena), ..plan };
             if again {
                 let (request, clock) = (self.request, self.clock.part(COMPACTING));
-                plan = compact(request, plan, self.addresses, |arena| arena.size <= budget, &clock);
+                plan = compact(request, plan, self.addresses, Layout::Repeatable, |_| budget, &clock);
             }
             let size = plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena| arena.size);
             self.smallest = self.smallest.min(size);

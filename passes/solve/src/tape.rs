@@ -168,6 +168,19 @@ impl<'m> Tape<'m> {
         if first < to { first } else { NONE }
     }
 
+    /// The slots between which a run may move: behind its operands, before its first use.
+    pub(crate) fn window(&self, node: u32, run: usize) -> (u32, u32) {
+        let runs = self.runs(node);
+        let operands = self.model.reads.row(node).iter().filter_map(|&value| {
+            let producer = self.model.producer[value as usize];
+            self.newest(producer, runs[run]).map(|newest| self.runs(producer)[newest])
+        });
+        let before = run.checked_sub(1).map(|before| runs[before]);
+        let uses = self.model.writes.row(node).iter().map(|&value| self.first_use(value, run));
+        let after = runs.get(run + 1).copied().unwrap_or(self.last_slot() + 1);
+        (operands.chain(before).max().unwrap_or(0), uses.min().unwrap_or(NONE).min(after))
+    }
+
     /// The last touch before `slot` and the first use after it, of the instance that spans it; `None` if it is touched
     /// at `slot`. A pinned newest instance is used at the end (`last_slot() + 1`).
     pub(crate) fn gap_around(&self, value: u32, run: usize, slot: u32) -> Option<(u32, u32)> {
@@ -343,6 +356,11 @@ impl<'m> Tape<'m> {
             let (value, run) = self.affected[index];
             self.span(value, run as usize, -1);
         }
+    }
+
+    /// The instances whose lives the last move may have changed: value and run.
+    pub(crate) fn affected(&self) -> &[(u32, u32)] {
+        &self.affected
     }
 
     /// Recomputes and adds the intervals of the instances listed in `affected`.

@@ -114,11 +114,13 @@ fn other_orders_of_the_same_runs_lower_an_arena() {
             [Duration::ZERO, Duration::from_secs(20)].map(|limit| packed(limit).expect("a plan"));
         let [first, arena] = [&before, &after].map(|plan| plan.arena.clone().expect("packed"));
         assert_eq!(check_no_overlap(&arena), Ok(()));
-        // The same runs at the same cost, still within the budget; and whoever packs it with that effort finds it again.
+        // The same runs at the same cost, still within the budget; and a layout of some effort is found again with it.
         assert_eq!(judge(&graph, &after.sequence), Ok(after.trace.clone()));
         assert!(after.trace.time == plan.trace.time && after.trace.peak <= request.budget, "seed {seed}");
-        let again = pack_with(&graph, &after.sequence, &after.trace, Bytes(1), arena.effort);
-        assert_eq!(again, arena, "seed {seed}");
+        if arena.effort > 0 {
+            let again = pack_with(&graph, &after.sequence, &after.trace, Bytes(1), arena.effort);
+            assert_eq!(again, arena, "seed {seed}");
+        }
         assert!(arena.size <= first.size || arena.size.0 * 100 <= arena.lower_bound.0 * 101, "seed {seed}");
         loose += usize::from(first.size.0 * 100 > first.lower_bound.0 * 101);
         lowered += usize::from(arena.size < first.size);
@@ -147,6 +149,8 @@ fn every_arena_is_within_the_budget() {
         let arena = plan.arena.expect("addresses were asked for");
         assert_eq!(check_no_overlap(&arena), Ok(()));
         assert!(plan.trace.peak <= arena.size && arena.size <= budget, "seed {seed}: {arena:?}");
+        // Whoever gets the sequence and the effort finds the same layout.
+        assert_eq!(pack_with(&graph, &plan.sequence, &plan.trace, Bytes(1), arena.effort), arena, "seed {seed}");
         assert!(
             best.is_some_and(|best| outcome.lower_bound.0 <= best && best <= plan.trace.time.0),
             "seed {seed}"

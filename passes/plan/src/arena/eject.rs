@@ -5,9 +5,9 @@
 //! what is hard to place is pushed out less and less, and the search does not turn in circles. Candidate places are the
 //! floor, the roof, and both ends of the items that live at the same time.
 //!
-//! Attempts take turns in two habits, since neither is best everywhere: the tightest hole or any, and weights with or without
-//! the size. Attempts halve the interval between the lowest height reached and the highest given up on; when it is closed,
-//! they begin again with more patience and other draws.
+//! Heights fall in small steps, each from the layout before, and how often an item found no place is remembered from height to
+//! height. Where an attempt fails, the next has another habit, since none is best everywhere: the tightest hole or any, and
+//! weights with or without the size. After one of each they get more patience.
 //!
 //! Source: the ejection pool with penalty counters of Nagata and Bräysy, "A powerful route minimization heuristic", 2009,
 //! with address space in place of routes. Not here: proofs that a height is impossible.
@@ -19,7 +19,11 @@ use super::{Item, SplitMix, height};
 const MOST_PAIRS: usize = 20_000_000;
 /// The offset of an item that waits.
 const WAITS: u64 = u64::MAX;
-/// Shares of the effort that an attempt gets in the first round.
+/// The next height is lower by one in so many parts of what is left to the lower bound.
+const STEP: u64 = 50;
+/// Habits to take turns in.
+const HABITS: u32 = 4;
+/// Shares of the effort that an attempt gets at first.
 const ATTEMPTS: u64 = 16;
 /// The weight of the largest item, where sizes count, in weights of an empty one.
 const LARGEST: u128 = 64;
@@ -36,20 +40,16 @@ pub(super) fn squeeze(
     let Some(mut state) = (least > lower_bound).then(|| Squeeze::new(items, effort)).flatten() else {
         return offsets;
     };
-    // Heights below this one were given up on.
-    let (mut floor, mut patience) = (lower_bound, effort / ATTEMPTS);
-    for attempt in 0u32.. {
-        if least == lower_bound || state.spent >= effort {
-            break;
-        }
-        let target = (floor + (least - floor) / 2) / alignment * alignment;
+    let (mut patience, mut attempt) = (effort / ATTEMPTS, 0u32);
+    while least > lower_bound && state.spent < effort {
+        let target = (least - 1 - (least - lower_bound) / STEP) / alignment * alignment;
         let habit = Habit { any_hole: attempt % 2 == 1, by_size: attempt / 2 % 2 == 1 };
         match state.below(&offsets, target, habit, patience.min(effort - state.spent)) {
             Some(lower) => (least, offsets) = (height(items, &lower), lower),
-            None => floor = target + alignment,
+            None => attempt += 1,
         }
-        if floor >= least {
-            (floor, patience) = (lower_bound, patience.saturating_mul(2));
+        if attempt == HABITS {
+            (attempt, patience) = (0, patience.saturating_mul(2));
         }
     }
     offsets
@@ -113,7 +113,6 @@ impl<'a> Squeeze<'a> {
     fn below(&mut self, start: &[u64], height: u64, habit: Habit, effort: u64) -> Option<Vec<u64>> {
         self.offsets.copy_from_slice(start);
         self.waiting.clear();
-        self.refused.fill(1);
         let limit = self.spent + effort;
         for (index, item) in self.items.iter().enumerate().filter(|(_, item)| item.size > 0) {
             if self.offsets[index] + item.size > height {
