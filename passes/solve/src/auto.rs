@@ -18,6 +18,7 @@ use crate::bounds::{Bound, HeldSet, order_free_below};
 use crate::clock::Clock;
 use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
+use crate::kcut::fixed_order;
 use crate::model::Model;
 use crate::order::list_schedules;
 use crate::prove::prove;
@@ -45,6 +46,8 @@ const FEW: usize = 4;
 const NEAR: u64 = 1_000;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
 const SMALL: usize = 500;
+/// The share of the time left for a bound in the given order.
+const ORDER_SHARE: f64 = 0.06;
 /// Moves of an annealing, at most; growing with the rounds.
 const MOVES: u64 = 100_000;
 
@@ -90,7 +93,20 @@ pub(crate) fn portfolio(task: &mut Task) {
     if gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task)) {
         starts.extend(ordered_starts(task));
     }
+    in_given_order(task);
     search(task, starts, Until::Proved);
+}
+
+/// A bound for the given order only, where the one for all orders is far from the plan: it tells whether another order, or more
+/// recomputation in this one, is worth looking for. Reported beside the other, never used.
+fn in_given_order(task: &mut Task) {
+    if task.model.len() > SMALL || !gap_is_large(task) {
+        return;
+    }
+    let limit = task.clock.left().mul_f64(ORDER_SHARE);
+    let bound = fixed_order(task.request.graph, task.request.budget, task.programs(limit));
+    tracing::info!(?bound, milliseconds = task.clock.elapsed().as_millis() as u64, "in the given order");
+    task.in_given_order = (!bound.infeasible).then_some(bound.time);
 }
 
 /// The cuts alone: bounds, replays of what they hold, and chains, repaired but not searched from.

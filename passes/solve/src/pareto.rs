@@ -40,6 +40,7 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
                 outcome.lower_bound =
                     above.map_or(outcome.lower_bound, |above| above.max(outcome.lower_bound));
                 above = Some(outcome.lower_bound);
+                outcome.in_given_order = outcome.in_given_order.filter(|&time| time > outcome.lower_bound);
             }
             if outcome.plan.as_ref().is_some_and(|plan| plan.trace.time <= outcome.lower_bound) {
                 (outcome.status, outcome.bound_kind) = (Status::Optimal, BoundKind::Optimal);

@@ -117,6 +117,7 @@ impl Record {
                 (_, true) => BoundKind::FixedOrder,
                 (_, false) => BoundKind::OrderFree,
             },
+            in_given_order: None,
             proven_infeasible_below: infeasible_below,
             smallest_found,
             smallest: self.smallest.clone(),

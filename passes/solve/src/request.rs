@@ -128,6 +128,9 @@ pub struct Outcome {
     pub lower_bound: Time,
     /// The class of schedules that the bound speaks of.
     pub bound_kind: BoundKind,
+    /// Where it says more than `lower_bound`: no schedule that keeps the given order of first runs and runs no backward node
+    /// twice takes less. Others may; nothing else here rests on it. Not looked for by every solver, nor remembered.
+    pub in_given_order: Option<Time>,
     /// No budget below this one can be met.
     pub proven_infeasible_below: Bytes,
     /// The smallest budget known to be feasible: the least peak of any legal sequence seen, at most the base peak; with

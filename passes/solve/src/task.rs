@@ -31,6 +31,8 @@ pub(crate) struct Task<'a> {
     others: Vec<Plan>,
     pub(crate) bound: Time,
     bound_kind: BoundKind,
+    /// See [`Outcome::in_given_order`].
+    pub(crate) in_given_order: Option<Time>,
     /// A proof that nothing fits.
     infeasible: bool,
     infeasible_below: Bytes,
@@ -59,6 +61,7 @@ impl<'a> Task<'a> {
             others: Vec::new(),
             bound: base_time,
             bound_kind: BoundKind::OrderFree,
+            in_given_order: None,
             infeasible: request.budget < least,
             infeasible_below: least,
             peak_holder,
@@ -191,6 +194,7 @@ impl<'a> Task<'a> {
             others: self.others,
             lower_bound: self.bound,
             bound_kind: if status == Status::Optimal { BoundKind::Optimal } else { self.bound_kind },
+            in_given_order: self.in_given_order.filter(|&time| time > self.bound && !settled),
             proven_infeasible_below: self.infeasible_below,
             smallest_found: self.smallest.as_ref().map(|(peak, _)| *peak),
             smallest: self.smallest.map(|(_, sequence)| sequence),

@@ -100,6 +100,39 @@ fn more_time_never_gives_a_worse_plan() {
 }
 
 #[test]
+fn more_time_never_gives_a_worse_plan_on_larger_graphs() {
+    // Large enough that the shortest limit cuts the search short, and of families that pack badly and well.
+    for (family, nodes, percent) in [
+        (Family::Layered, 100, 60),
+        (Family::Layered, 300, 80),
+        (Family::Transformer, 300, 40),
+        (Family::UNet, 200, 40),
+        (Family::DenseNet, 600, 40),
+    ] {
+        let graph = graph(family, nodes, 2);
+        let budget = Bytes(base_trace(&graph).peak.0 / 100 * percent);
+        for addresses in [None, Some(Addresses { alignment: Bytes(1), effort: 3_000_000 })] {
+            let answer = |milliseconds| {
+                let time_limit = Duration::from_millis(milliseconds);
+                let request = Request { time_limit, addresses, ..Request::new(&graph, budget) };
+                let outcome = solve(&request);
+                let (bound, plan) = (outcome.lower_bound, outcome.plan);
+                if let Some(plan) = &plan {
+                    assert_eq!(judge(&graph, &plan.sequence), Ok(plan.trace.clone()));
+                    assert!(plan.arena.as_ref().is_none_or(|arena| arena.size <= budget));
+                }
+                (plan.map_or(u64::MAX, |plan| plan.trace.time.0), bound)
+            };
+            let answers = [150, 600, 2400].map(answer);
+            let context = format!("{family:?} {nodes} at {percent} %, {addresses:?}: {answers:?}");
+            eprintln!("{context}");
+            assert!(answers.is_sorted_by(|short, long| long.0 <= short.0), "{context}");
+            assert!(answers.iter().all(|(time, bound)| bound.0 <= *time), "{context}");
+        }
+    }
+}
+
+#[test]
 fn other_orders_of_the_same_runs_lower_an_arena() {
     let (mut lowered, mut loose) = (0, 0);
     for seed in 0..8 {
@@ -150,7 +183,11 @@ fn every_arena_is_within_the_budget() {
         assert_eq!(check_no_overlap(&arena), Ok(()));
         assert!(plan.trace.peak <= arena.size && arena.size <= budget, "seed {seed}: {arena:?}");
         // Whoever gets the sequence and the effort finds the same layout.
-        assert_eq!(pack_with(&graph, &plan.sequence, &plan.trace, Bytes(1), arena.effort), arena, "seed {seed}");
+        assert_eq!(
+            pack_with(&graph, &plan.sequence, &plan.trace, Bytes(1), arena.effort),
+            arena,
+            "seed {seed}"
+        );
         assert!(
             best.is_some_and(|best| outcome.lower_bound.0 <= best && best <= plan.trace.time.0),
             "seed {seed}"

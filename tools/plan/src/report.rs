@@ -102,6 +102,7 @@ impl<'a> Report<'a> {
             "overhead_pct": self.overhead().map(up),
             "lower_bound_pct": bound,
             "bound_kind": self.bound_kind(),
+            "fixed_order_bound_pct": self.outcome.in_given_order.map(|time| (self.percent(time) * 1e6).floor() / 1e6),
             "gap_pp": gap.map(up),
             "solver": plan.map(|plan| plan.solver.name()),
             "solve_seconds": (self.elapsed.as_secs_f64() * 1e6).round() / 1e6,
@@ -163,6 +164,15 @@ impl<'a> Report<'a> {
                     BoundKind::OrderFree | BoundKind::Optimal => "for every schedule",
                 };
                 line("bound", format!("{:.4} % {class}, gap {gap:.4} points", self.bound()));
+                if let Some(time) = self.outcome.in_given_order {
+                    let percent = self.percent(time);
+                    line(
+                        "in order",
+                        format!(
+                            "{percent:.4} % for schedules in the given order, of which this need not be one"
+                        ),
+                    );
+                }
                 line("found by", format!("{}, {:.3} s", plan.solver, self.elapsed.as_secs_f64()));
             }
             _ => {
