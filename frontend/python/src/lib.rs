@@ -8,6 +8,7 @@
 //! | `compile` | text in, passes run, a schedule or text out |
 //! | `errors` | what failed, as exceptions of the package |
 //! | `online` | the online runtime: which values stay, for models whose graph changes every step |
+//! | `online_errors` | budgets that cannot be met |
 //! | `online_growth` | writes in place that become part of the call that made what they write |
 //! | `online_values` | Python's tensors and operators, as that runtime sees them |
 //! | `plan` | the planner alone, on a graph as JSON, and what the judge says of memory |
@@ -18,6 +19,7 @@
 mod compile;
 mod errors;
 mod online;
+mod online_errors;
 mod online_growth;
 mod online_values;
 mod plan;
@@ -32,7 +34,9 @@ mod _rk {
     #[pymodule_export]
     use crate::errors::{BudgetError, CompileError, OptionError, RkError};
     #[pymodule_export]
-    use crate::online::{Handle, OnlineRuntime, OverBudget, budget_bytes};
+    use crate::online::{Handle, OnlineRuntime};
+    #[pymodule_export]
+    use crate::online_errors::{OverBudget, budget_bytes};
     #[pymodule_export]
     use crate::plan::{memory, plan};
 }

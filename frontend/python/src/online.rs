@@ -11,24 +11,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use rk_dtr::{
-    Bytes, CallId, Heuristic, Locked, Nanos, Online, Options, Output, Policy, Runtime, Scan, Stop, TensorId,
+    Bytes, CallId, Heuristic, Nanos, Online, Options, Output, Policy, Runtime, Scan, Stop, TensorId,
 };
-use rk_plan::Budget;
 
+use crate::online_errors::stopped;
 use crate::online_growth::{Growth, find_growth, grow};
 use crate::online_values::{Log, Values, put};
-
-create_exception!(
-    rk,
-    OverBudget,
-    PyRuntimeError,
-    "A budget cannot be met: (message, locked, wanted, in use)."
-);
 
 type Dropped = Arc<Mutex<Vec<TensorId>>>;
 
@@ -80,18 +72,6 @@ fn ids(tensors: &[u32]) -> Vec<TensorId> {
     tensors.iter().map(|&t| TensorId::new(t)).collect()
 }
 
-/// A budget as people write it: bytes, "2GiB", "500MB". `None` is no limit.
-#[pyfunction]
-pub fn budget_bytes(text: &str) -> PyResult<u64> {
-    match text.parse::<Budget>() {
-        Ok(Budget::Bytes(bytes)) => Ok(bytes.0),
-        Ok(Budget::Fraction { .. }) => Err(PyValueError::new_err(format!(
-            "budget {text:?}: a fraction of what? An online runtime does not know the peak; give bytes"
-        ))),
-        Err(error) => Err(PyValueError::new_err(error.to_string())),
-    }
-}
-
 #[pymethods]
 impl OnlineRuntime {
     #[new]
@@ -137,21 +117,35 @@ impl OnlineRuntime {
         })
     }
 
-    /// Holds arguments, makes room for what the operator's outputs took the last time, and returns the values.
-    fn begin<'py>(&mut self, py: Python<'py>, operator: i64, args: Vec<u32>) -> PyResult<Bound<'py, PyList>> {
+    /// Holds arguments, makes room for what the operator's outputs took the last time, and returns the values. `exact`: what they
+    /// will take, if that is known for sure; then the largest operand may pass the budget in place of them.
+    #[pyo3(signature = (operator, args, exact=None))]
+    fn begin<'py>(
+        &mut self,
+        py: Python<'py>,
+        operator: i64,
+        args: Vec<u32>,
+        exact: Option<u64>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let (start, running) = (Instant::now(), self.core.world().running);
         self.drain()?;
+        // What is only kept for the sake of what can be kept itself goes, now that the operator before is done.
+        self.core.settle_heirs(self.most_kept());
         let args = ids(&args);
         let held = self.core.hold(&args);
-        self.core.let_go(&std::mem::take(&mut self.awaited));
         held.map_err(|stop| self.error(py, stop))?;
         let read = args.iter().map(|&a| self.core.bytes(a).0).sum();
         let expected = self.sizes.get(&(operator, read)).copied().unwrap_or(0);
-        if let Err(stop) = self.core.make_room(Bytes(expected)) {
+        let room = match exact {
+            Some(bytes) => self.core.make_room_for(Bytes(bytes)),
+            None => self.core.make_room(Bytes(expected)),
+        };
+        if let Err(stop) = room {
             let error = self.error(py, stop);
             self.core.let_go(&args);
             return Err(error);
         }
+        self.core.let_go(&std::mem::take(&mut self.awaited));
         let values = &self.core.world().values;
         let list = PyList::new(py, args.iter().map(|a| values[a.index()].as_ref()));
         self.count(start, running);
@@ -202,20 +196,45 @@ impl OnlineRuntime {
         let handles = (first..first + sizes.len()).map(|t| self.handle(TensorId::new(t as u32))).collect();
         self.core.let_go(&args);
         self.core.overwrites(call, &ids(&consumed));
-        if keep {
-            self.core.settle_outputs(call, Bytes(self.core.options().budget.0 / 4 * 3));
-        }
         self.recorded += 1;
-        self.core.trim().map_err(|stop| self.error(py, stop))?;
+        if keep {
+            self.core.settle_outputs(call, self.most_kept());
+        }
         self.count(start, running);
         self.is_thrashing().map_or(Ok(handles), |message| Err(PyRuntimeError::new_err(message)))
+    }
+
+    /// Links a call with one output of `size` bytes that has not run and will when somebody needs it.
+    fn defer(&mut self, py: Python<'_>, args: Vec<u32>, replay: Py<PyAny>, size: u64) -> Handle {
+        let (start, running) = (Instant::now(), self.core.world().running);
+        let (args, outputs) = (ids(&args), [Output::Fresh(Bytes(size))]);
+        let call = self.core.defer(&args, &outputs);
+        self.log_call(py, call, Nanos(0), &args, &outputs, &replay);
+        put(&mut self.core.world_mut().calls, call.index(), replay);
+        let output = self.core.first_output(call);
+        let values = &mut self.core.world_mut().values;
+        values.resize_with(values.len().max(output.index() + 1), || None);
+        self.recorded += 1;
+        self.count(start, running);
+        self.handle(output)
+    }
+
+    /// What the call reads that made a tensor.
+    fn read_by(&self, tensor: u32) -> Vec<u32> {
+        let call = self.core.call_of(TensorId::new(tensor));
+        self.core.args_of(call).iter().map(|arg| arg.index() as u32).collect()
+    }
+
+    /// Keeps the new storages of the call that made a tensor, as `finish` does.
+    fn keep(&mut self, tensor: u32) -> bool {
+        self.core.settle_outputs(self.core.call_of(TensorId::new(tensor)), self.most_kept())
     }
 
     /// Whether a write to a tensor, by an operator that reads `args`, can become part of the call that made the tensor's
     /// storage, and what of.
     fn extendable(&mut self, py: Python<'_>, tensor: u32, args: Vec<u32>) -> PyResult<Option<Growth>> {
         self.drain()?;
-        Ok(find_growth(py, &self.core, TensorId::new(tensor), &ids(&args)))
+        Ok(find_growth(py, &mut self.core, TensorId::new(tensor), &ids(&args)))
     }
 
     /// The write has run: `callable` is that of the whole call from now on. Ends [`Self::begin`].
@@ -312,15 +331,23 @@ impl OnlineRuntime {
         Ok(true)
     }
 
+    /// Whether a settled tensor can be written to: no call that may run again reads its storage. If so, it is taken to be
+    /// written to now. `alone`: nor are there other tensors in the storage.
+    fn writable(&mut self, tensor: u32, alone: bool) -> PyResult<bool> {
+        self.drain()?;
+        let tensor = TensorId::new(tensor);
+        let core = &mut self.core;
+        let writable =
+            core.is_settled(tensor) && !core.is_read(tensor) && (!alone || core.sharers(tensor) == [tensor]);
+        if writable {
+            core.lose_past(tensor);
+        }
+        Ok(writable)
+    }
+
     /// Whether the tensor stays in memory for good.
     fn is_settled(&self, tensor: u32) -> bool {
         self.core.is_settled(TensorId::new(tensor))
-    }
-
-    /// Whether a call that may run again reads the tensor's storage.
-    fn is_read(&mut self, tensor: u32) -> PyResult<bool> {
-        self.drain()?;
-        Ok(self.core.is_read(TensorId::new(tensor)))
     }
 
     /// The tensors that Python holds in the storage of this one.
@@ -426,6 +453,11 @@ impl OnlineRuntime {
         }
     }
 
+    /// What all kept values may take.
+    fn most_kept(&self) -> Bytes {
+        Bytes(self.core.options().budget.0 / 4 * 3)
+    }
+
     fn is_thrashing(&self) -> Option<String> {
         let (spent, all) = (self.core.counters().remat.0 as f64 * 1e-9, self.started.elapsed().as_secs_f64());
         (spent > GRACE && self.patience < 1.0 && spent > self.patience * all).then(|| {
@@ -461,19 +493,6 @@ impl OnlineRuntime {
     }
 
     fn error(&self, py: Python<'_>, stop: Stop<PyErr>) -> PyErr {
-        match stop {
-            Stop::World(error) => error,
-            Stop::Thrashed { .. } => PyRuntimeError::new_err(stop.to_string()),
-            Stop::OutOfMemory { wanted, in_use, ref locked, .. } => {
-                let name = |l: &Locked| {
-                    let call = self.core.call_of(l.tensor).index();
-                    let call = self.core.world().calls.get(call).and_then(Option::as_ref);
-                    let named = call.and_then(|call| call.bind(py).str().ok());
-                    (named.map_or("constant".to_owned(), |name| name.to_string()), l.bytes.0, l.pinned)
-                };
-                let largest: Vec<_> = locked.largest.iter().map(name).collect();
-                OverBudget::new_err((stop.to_string(), largest, wanted.0, in_use.0))
-            }
-        }
+        stopped(py, &self.core, stop)
     }
 }

@@ -14,7 +14,7 @@ pub type Growth = (Py<PyAny>, usize, usize, Vec<bool>, Vec<(u32, Py<PyAny>, Vec<
 /// Whether a write to a tensor, by an operator that reads `args`, can become part of the call that made the tensor's storage.
 pub fn find_growth(
     py: Python<'_>,
-    core: &Runtime<Values>,
+    core: &mut Runtime<Values>,
     tensor: TensorId,
     args: &[TensorId],
 ) -> Option<Growth> {

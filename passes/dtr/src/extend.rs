@@ -29,9 +29,11 @@ impl<W: World> Runtime<W> {
     /// Whether [`Self::extend`] may make a write to this tensor, which also reads `args`, part of the call that made the
     /// tensor's storage. If so, the calls that become part of it beside, in order. Arguments in the
     /// same storage do not matter.
-    pub fn extendable(&self, tensor: TensorId, args: &[TensorId]) -> Option<Vec<CallId>> {
+    pub fn extendable(&mut self, tensor: TensorId, args: &[TensorId]) -> Option<Vec<CallId>> {
+        let storage = self.tables.storage_of(tensor).0;
+        // What is kept with its past reads the storage without an edge.
+        self.let_go_of_past(storage);
         let tables = &self.tables;
-        let storage = tables.storage_of(tensor).0;
         let call = tables.maker(storage);
         if tables.settled[storage as usize] || self.search.follows_edges() {
             return None;
@@ -224,7 +226,7 @@ impl Tables {
         made.into_iter().for_each(|s| self.compute[s as usize] += cost);
     }
 
-    fn add_edges_to(&mut self, below: u32, args: &[TensorId]) {
+    pub fn add_edges_to(&mut self, below: u32, args: &[TensorId]) {
         for &arg in args {
             let above = self.storage_of(arg).0;
             let known = self.above[below as usize].contains(&above);

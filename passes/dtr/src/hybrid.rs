@@ -124,6 +124,14 @@ impl<W: World> Runtime<W> {
                 }
             }
         }
+        let alone = self.segments.as_mut().map_or(Vec::new(), |segments| segments.came_back(storage));
+        for storage in alone {
+            // Unlocking is how what can be evicted gets to the pool.
+            if self.tables.resident[storage as usize] && self.tables.locks[storage as usize] == 0 {
+                self.lock(storage);
+                self.unlock(storage);
+            }
+        }
         Ok(())
     }
 

@@ -44,6 +44,7 @@ mod program;
 mod quotient;
 mod record;
 mod regions;
+mod room;
 mod runtime;
 mod search;
 mod segments;

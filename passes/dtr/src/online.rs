@@ -65,6 +65,27 @@ impl<W: World> Runtime<W> {
         }
     }
 
+    /// Evicts until the outputs of a call fit whose operands are held, and which takes exactly this. See
+    /// [`crate::Online::overshoot`] for what may pass the budget.
+    ///
+    /// # Errors
+    /// [`Stop::OutOfMemory`].
+    pub fn make_room_for(&mut self, outputs: Bytes) -> Result<(), Stop<W::Error>> {
+        self.make_room_beyond(outputs, outputs, true)
+    }
+
+    /// Links a call that has not run: its outputs get their values when somebody needs them. Kept values of a backward
+    /// pass (see [`Self::settle_outputs`]) stay as long as it has not.
+    ///
+    /// # Panics
+    /// As [`Self::link`].
+    pub fn defer(&mut self, args: &[TensorId], outputs: &[Output]) -> CallId {
+        let call = self.link(Nanos(0), args, outputs);
+        self.cut_if_spent(call.0);
+        self.heirs.push(call.0);
+        call
+    }
+
     /// Links a call that has just run, once, with the arguments that are held. Its outputs have values from now on and
     /// one reference each; they may be evicted, so the world stores the values before the next entry. Memory may
     /// pass the budget here; [`Self::trim`] makes that good.
@@ -282,18 +303,21 @@ impl<W: World> Runtime<W> {
 
     /// A call took less than ever before.
     pub(crate) fn learn(&mut self, call: u32, took: Nanos) {
-        let less = self.tables.calls[call as usize].cost.saturating_sub(took.0);
-        if less == 0 {
+        let known = self.tables.calls[call as usize].cost;
+        if known <= took.0 && known > 0 {
             return;
         }
-        self.tables.calls[call as usize].cost -= less;
+        // Of a deferred call nothing was known.
+        let less = known.saturating_sub(took.0);
+        let more = took.0.saturating_sub(known);
+        self.tables.calls[call as usize].cost = took.0;
         let outputs = self.tables.calls[call as usize].outputs.clone();
         for (place, output) in outputs.iter().enumerate() {
             let storage = self.tables.tensors[output as usize].storage;
             // A call counts once in each storage, however many views it made of it.
             if outputs.iter().take(place).all(|o| self.tables.tensors[o as usize].storage != storage) {
                 let compute = &mut self.tables.compute[storage as usize];
-                *compute = compute.saturating_sub(less);
+                *compute = (*compute + more).saturating_sub(less);
                 let floor = self.search.floor(&self.tables, storage);
                 if let Some(entry) = self.pool.entry_mut(storage) {
                     entry.floor = floor;

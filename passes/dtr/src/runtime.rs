@@ -14,7 +14,7 @@ use crate::segments::Segments;
 use crate::tables::{Output, Tables};
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use crate::waiting::TAKEN;
-use crate::world::{Counters, Locked, LockedSet, Options, Run, Stop, World};
+use crate::world::{Counters, Options, Run, Stop, World};
 use std::collections::HashMap;
 
 /// Recomputing this often is thrashing, too: calls that cost nothing would never reach a limit in time, and
@@ -285,7 +285,7 @@ impl<W: World> Runtime<W> {
     fn run(&mut self, target: u32, again: bool) -> Result<(), Stop<W::Error>> {
         let call = self.tables.tensors[target as usize].call;
         let total = self.tables.calls[call as usize].total;
-        self.make_room_beyond(Bytes(total), Bytes(self.largest_part(call)))?;
+        self.make_room_beyond(Bytes(total), Bytes(self.largest_part(call)), true)?;
         let outputs = self.tables.calls[call as usize].outputs.clone();
         let joined: Vec<TensorId> = outputs.joined.iter().copied().map(TensorId).collect();
         let took = self.world.run(&Run {
@@ -330,45 +330,6 @@ impl<W: World> Runtime<W> {
         } else {
             counters.model.0 += took.0;
         }
-    }
-
-    /// Evicts until this much more fits: the outputs of a call, whether or not some of them are in memory already.
-    ///
-    /// # Errors
-    /// [`Stop::OutOfMemory`], if nothing is left to evict; see [`crate::Online::overshoot`].
-    pub fn make_room(&mut self, wanted: Bytes) -> Result<(), Stop<W::Error>> {
-        self.make_room_beyond(wanted, wanted)
-    }
-
-    /// The same, where only so much of what is wanted may pass the budget.
-    fn make_room_beyond(&mut self, wanted: Bytes, beyond: Bytes) -> Result<(), Stop<W::Error>> {
-        let budget = self.options.budget;
-        while self.counters.memory.0 + wanted.0 > budget.0 {
-            if !self.evict_one() {
-                let in_use = self.counters.memory;
-                if self.options.online.overshoot && in_use.0 + wanted.0 - beyond.0 <= budget.0 {
-                    return Ok(());
-                }
-                if self.options.online.overshoot && (self.give_up_kept() || self.take_from_waiting()) {
-                    continue;
-                }
-                let locked = Box::new(self.locked());
-                return Err(Stop::OutOfMemory { wanted, in_use, budget, locked });
-            }
-        }
-        Ok(())
-    }
-
-    /// What is in memory and cannot be evicted now.
-    pub fn locked(&self) -> LockedSet {
-        let tables = &self.tables;
-        let locked = (0..tables.storages()).filter(|&s| tables.resident[s] && tables.locks[s] > 0);
-        LockedSet::new(locked.map(|s| Locked {
-            storage: StorageId(s as u32),
-            tensor: TensorId(tables.first_tensor[s]),
-            bytes: Bytes(tables.size[s]),
-            pinned: tables.pinned[s],
-        }))
     }
 
     /// Gives the outputs without value theirs, frees the second copy of the others, and tells pool and search.

@@ -59,6 +59,8 @@ struct Instance {
     plan: Option<u32>,
     /// Nothing of it can be evicted.
     asleep: bool,
+    /// How often it came back in one run.
+    replays: u32,
 }
 
 /// The next thing that an instance could give up.
@@ -80,6 +82,9 @@ struct Recent {
     reads: Vec<u32>,
     makes: Vec<u32>,
 }
+
+/// An instance that came back so often is weighed value by value.
+const REPLAYS: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
@@ -186,8 +191,14 @@ impl Segments {
                 new.insert(block);
             }
         }
-        let instance =
-            (left > 0).then_some(Instance { class: found.class, storages, left, plan: None, asleep: false });
+        let instance = (left > 0).then_some(Instance {
+            class: found.class,
+            storages,
+            left,
+            plan: None,
+            asleep: false,
+            replays: 0,
+        });
         if instance.is_none() {
             self.free.push(id);
         }
@@ -292,6 +303,22 @@ impl Segments {
         if let Some(instance) = &mut self.instances[id] {
             instance.asleep = true;
         }
+    }
+
+    /// The instance of a storage came back in one run. If that was too often, what was planned together for memory that was less
+    /// scarce comes and goes together for nothing: its storages are returned, which are weighed one by one from now on.
+    pub fn came_back(&mut self, storage: u32) -> Vec<u32> {
+        let owner = self.owner_of(storage) as usize;
+        let Some(Some(instance)) = self.instances.get_mut(owner) else { return Vec::new() };
+        instance.replays += 1;
+        if instance.replays < REPLAYS {
+            return Vec::new();
+        }
+        let storages: Vec<u32> = instance.storages.iter().copied().filter(|&s| s != NONE).collect();
+        storages.iter().for_each(|&s| self.owner[s as usize] = NONE);
+        self.instances[owner] = None;
+        self.free.push(owner as u32);
+        storages
     }
 
     /// What an instance would give up by a step of its plan; says whether that is anything.

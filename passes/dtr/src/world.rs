@@ -87,8 +87,8 @@ pub struct Online {
     /// Calls that nobody can need again are forgotten, and their ids given to others: a run of any length needs the
     /// tables of what lives at a time. The simulator remembers them, and they count in its scores.
     pub forget: bool,
-    /// A call may pass the budget by its own outputs, when everything else in memory is locked or pinned and keeps
-    /// within it. Without this it is out of memory.
+    /// When everything in memory is locked or pinned, a call may pass the budget by its own outputs, or by as much as the
+    /// largest storage takes that is locked for it: by the outputs of one call. Without this it is out of memory.
     pub overshoot: bool,
     /// The time of a call is the shortest ever measured, not that of its first run.
     pub learn: bool,

@@ -1,90 +1,9 @@
 //! The online entries: the same books as the simulator, errors that name and undo, and nothing kept for ever.
 
-use rk_dtr::{
-    Bytes, CallId, Heuristic, Nanos, Online, Options, Output, Policy, Run, Runtime, Scan, Stop, StorageId,
-    TensorId, World,
-};
+mod checked;
 
-/// A world that checks what it is told: arguments have values, ids are not given twice, values are dropped once.
-#[derive(Debug, Default)]
-struct Checked {
-    values: Vec<bool>,
-    runs: u64,
-    forgotten: u64,
-    fail: bool,
-}
-
-impl Checked {
-    fn store(&mut self, first: TensorId, count: usize) {
-        self.values.resize(self.values.len().max(first.index() + count), false);
-        self.values[first.index()..first.index() + count].fill(true);
-    }
-}
-
-impl World for Checked {
-    type Error = String;
-
-    fn run(&mut self, run: &Run<'_>) -> Result<Nanos, String> {
-        assert!(run.args.iter().all(|a| self.values[a.index()]), "an argument has no value");
-        if self.fail {
-            return Err("the device is gone".to_owned());
-        }
-        self.store(run.first_output, run.outputs);
-        run.joined.iter().for_each(|&t| self.store(t, 1));
-        self.runs += 1;
-        Ok(run.expected)
-    }
-
-    fn evict(&mut self, _: StorageId, tensors: impl Iterator<Item = TensorId>) {
-        tensors.for_each(|t| self.values[t.index()] = false);
-    }
-
-    fn forget(&mut self, _: CallId, outputs: impl Iterator<Item = TensorId>) {
-        outputs.for_each(|t| self.values[t.index()] = false);
-        self.forgotten += 1;
-    }
-}
-
-fn options(heuristic: Heuristic, budget: u64) -> Options {
-    Options {
-        heuristic,
-        policy: Policy::Eager,
-        budget: Bytes(budget),
-        remat_limit: Nanos::UNLIMITED,
-        scan: Scan::Pruned,
-        seed: 0,
-        online: Online::ON,
-    }
-}
-
-fn fresh(size: u64) -> Output {
-    Output::Fresh(Bytes(size))
-}
-
-/// What an online world does for one operator.
-fn call(
-    runtime: &mut Runtime<Checked>,
-    took: u64,
-    args: &[TensorId],
-    outputs: &[Output],
-) -> Result<TensorId, Stop<String>> {
-    runtime.hold(args)?;
-    let call = runtime.record(Nanos(took), args, outputs);
-    let first = runtime.first_output(call);
-    runtime.world_mut().store(first, outputs.len());
-    runtime.observe(call, took);
-    runtime.let_go(args);
-    runtime.trim()?;
-    Ok(first)
-}
-
-fn constant(runtime: &mut Runtime<Checked>, size: u64) -> TensorId {
-    let tensor = runtime.constant(Bytes(size)).expect("it fits");
-    runtime.get(tensor);
-    runtime.world_mut().store(tensor, 1);
-    runtime.let_go(&[tensor]);
-    tensor
-}
+use checked::{Checked, call, constant, fresh, options};
+use rk_dtr::{Bytes, Heuristic, Nanos, Options, Output, Run, Runtime, Stop, StorageId, TensorId, World};
 
 /// Forward, backward and update of a chain with a skip, views, an operator with two outputs, and a dead value.
 fn step(runtime: &mut Runtime<Checked>, weight: TensorId, layers: usize) -> Result<(), Stop<String>> {
@@ -299,12 +218,13 @@ fn calls_that_wait_give_way() -> Result<(), Stop<String>> {
     let mut runtime = Runtime::new(options(Heuristic::DTR, u64::MAX), Checked::default());
     let weight = constant(&mut runtime, 0);
     let spare = call(&mut runtime, 1, &[weight], &[fresh(5)])?;
+    let other = call(&mut runtime, 1, &[weight], &[fresh(5)])?;
     let small = call(&mut runtime, 1, &[weight], &[fresh(4)])?;
     let large = call(&mut runtime, 1, &[small], &[fresh(8)])?;
     let end = call(&mut runtime, 1, &[large], &[fresh(2)])?;
-    let sum = call(&mut runtime, 1, &[spare, end, spare], &[fresh(1)])?;
+    let sum = call(&mut runtime, 1, &[spare, end, other, spare], &[fresh(1)])?;
     [small, large, end, sum].into_iter().for_each(|tensor| runtime.discard(tensor));
-    // The sum waits with 5 locked for the end, which is made from 8: together more than 12, and each call fits in that.
+    // The sum waits with 10 locked for the end, which is made from 8: together more than 12, and each call fits in that.
     runtime.set_budget(Bytes(12));
     runtime.reset_counters();
     runtime.hold(&[sum])?;
@@ -312,6 +232,54 @@ fn calls_that_wait_give_way() -> Result<(), Stop<String>> {
     assert_eq!(runtime.counters().reruns, 5, "the spare one runs again, too");
     runtime.let_go(&[sum]);
     assert_eq!(runtime.locked().count, 1, "the weight alone");
+    Ok(())
+}
+
+#[test]
+fn the_largest_operand_may_pass_the_budget_in_place_of_the_outputs() -> Result<(), Stop<String>> {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 30), Checked::default());
+    let weight = constant(&mut runtime, 0);
+    let workspace = call(&mut runtime, 1, &[weight], &[fresh(80)])?;
+    let beside = call(&mut runtime, 1, &[weight], &[fresh(25)])?;
+    runtime.hold(&[beside, workspace])?;
+    assert_eq!(runtime.counters().memory, Bytes(105), "25 within the budget, and the outputs of one call");
+    runtime.make_room_for(Bytes(5))?;
+    runtime.make_room_for(Bytes(6)).expect_err("81 above the budget");
+    runtime.make_room(Bytes(5)).expect_err("if it turns out to be more, the outputs of two calls are");
+    runtime.let_go(&[beside, workspace]);
+    runtime.trim()?;
+    assert!(runtime.counters().memory <= Bytes(30), "nothing stays above it");
+    Ok(())
+}
+
+#[test]
+fn a_deferred_call_runs_when_somebody_needs_it() -> Result<(), Stop<String>> {
+    let mut runtime = Runtime::new(options(Heuristic::DTR_EQ, 100), Checked::default());
+    let weight = constant(&mut runtime, 0);
+    let part = call(&mut runtime, 1, &[weight], &[fresh(10)])?;
+    assert!(runtime.settle_outputs(runtime.call_of(part), Bytes(75)));
+    let made = runtime.defer(&[part], &[fresh(40)]);
+    let full = runtime.first_output(made);
+    runtime.release(part)?;
+    assert_eq!((runtime.counters().memory, runtime.has_value(full)), (Bytes(10), false));
+    runtime.hold(&[full])?;
+    assert_eq!(runtime.world().runs, [made]);
+    runtime.let_go(&[full]);
+    runtime.settle_heirs(Bytes(75));
+    assert!(runtime.is_settled(full));
+    assert_eq!(
+        (runtime.counters().memory, runtime.settled_bytes()),
+        (Bytes(40), Bytes(40)),
+        "the part is gone"
+    );
+    // What nobody needs never runs.
+    let other = call(&mut runtime, 1, &[weight], &[fresh(10)])?;
+    let unused = runtime.defer(&[other], &[fresh(40)]);
+    let unused = runtime.first_output(unused);
+    runtime.release(other)?;
+    runtime.release(unused)?;
+    runtime.release(full)?;
+    assert_eq!((runtime.world().runs.len(), runtime.counters().memory), (1, Bytes(0)));
     Ok(())
 }
 

@@ -1,72 +1,20 @@
 //! Calls that grow by what is written into their results, and what is kept of backward passes.
 
-use rk_dtr::{
-    Bytes, CallId, Heuristic, Nanos, Online, Options, Output, Policy, Run, Runtime, Scan, Stop, StorageId,
-    TensorId, World,
-};
+mod checked;
 
-/// A world that knows which tensors have values and notes what runs.
-#[derive(Debug, Default)]
-struct Noted {
-    values: Vec<bool>,
-    runs: Vec<CallId>,
+use checked::{Checked, Done, constant, fresh, options};
+use rk_dtr::{Bytes, Heuristic, Nanos, Output, Runtime, TensorId};
+
+fn runtime(budget: u64) -> Runtime<Checked> {
+    Runtime::new(options(Heuristic::DTR_EQ, budget), Checked::default())
 }
 
-impl Noted {
-    fn store(&mut self, tensor: TensorId) {
-        self.values.resize(self.values.len().max(tensor.index() + 1), false);
-        self.values[tensor.index()] = true;
-    }
-}
-
-impl World for Noted {
-    type Error = String;
-
-    fn run(&mut self, run: &Run<'_>) -> Result<Nanos, String> {
-        assert!(run.args.iter().all(|a| self.values[a.index()]), "an argument has no value");
-        let first = run.first_output.index();
-        (first..first + run.outputs).for_each(|t| self.store(TensorId::new(t as u32)));
-        run.joined.iter().for_each(|&t| self.store(t));
-        self.runs.push(run.call);
-        Ok(run.expected)
-    }
-
-    fn evict(&mut self, _: StorageId, tensors: impl Iterator<Item = TensorId>) {
-        tensors.for_each(|t| self.values[t.index()] = false);
-    }
-}
-
-fn runtime(budget: u64) -> Runtime<Noted> {
-    let options = Options {
-        heuristic: Heuristic::DTR_EQ,
-        policy: Policy::Eager,
-        budget: Bytes(budget),
-        remat_limit: Nanos::UNLIMITED,
-        scan: Scan::Pruned,
-        seed: 0,
-        online: Online::ON,
-    };
-    Runtime::new(options, Noted::default())
-}
-
-type Done<T = ()> = Result<T, Stop<String>>;
-
-fn call(runtime: &mut Runtime<Noted>, args: &[TensorId], output: Output) -> Done<TensorId> {
-    runtime.hold(args)?;
-    let call = runtime.record(Nanos(10), args, &[output]);
-    let made = runtime.first_output(call);
-    runtime.world_mut().store(made);
-    runtime.let_go(args);
-    runtime.trim()?;
-    Ok(made)
-}
-
-fn fresh(size: u64) -> Output {
-    Output::Fresh(Bytes(size))
+fn call(runtime: &mut Runtime<Checked>, args: &[TensorId], output: Output) -> Done<TensorId> {
+    checked::call(runtime, 10, args, &[output])
 }
 
 /// Writes to a tensor, and says whether that became part of the call that made it.
-fn write(runtime: &mut Runtime<Noted>, tensor: TensorId, others: &[TensorId]) -> Done<bool> {
+fn write(runtime: &mut Runtime<Checked>, tensor: TensorId, others: &[TensorId]) -> Done<bool> {
     let args = [&[tensor], others].concat();
     runtime.hold(&args)?;
     let joined = runtime.extendable(tensor, &args);
@@ -77,18 +25,10 @@ fn write(runtime: &mut Runtime<Noted>, tensor: TensorId, others: &[TensorId]) ->
     Ok(joined.is_some())
 }
 
-fn input(runtime: &mut Runtime<Noted>, size: u64) -> Done<TensorId> {
-    let tensor = runtime.constant(Bytes(size))?;
-    runtime.get(tensor);
-    runtime.world_mut().store(tensor);
-    runtime.let_go(&[tensor]);
-    Ok(tensor)
-}
-
 #[test]
 fn writes_and_what_read_the_old_value_run_with_the_call_that_made_it() -> Done {
     let mut runtime = runtime(1000);
-    let x = input(&mut runtime, 0)?;
+    let x = constant(&mut runtime, 0);
     let before = runtime.in_use();
     let other = call(&mut runtime, &[x], fresh(7))?;
     let gates = call(&mut runtime, &[x], fresh(30))?;
@@ -122,7 +62,7 @@ fn writes_and_what_read_the_old_value_run_with_the_call_that_made_it() -> Done {
 #[test]
 fn what_others_read_or_would_go_in_a_circle_is_a_version_of_its_own() -> Done {
     let mut runtime = runtime(1000);
-    let x = input(&mut runtime, 0)?;
+    let x = constant(&mut runtime, 0);
     let base = call(&mut runtime, &[x], fresh(10))?;
     let side = call(&mut runtime, &[x], fresh(10))?;
     let mixed = call(&mut runtime, &[base, side], fresh(10))?;
@@ -148,14 +88,15 @@ fn what_others_read_or_would_go_in_a_circle_is_a_version_of_its_own() -> Done {
 #[test]
 fn a_run_of_a_grown_call_passes_the_budget_by_its_largest_part_only() -> Done {
     let mut runtime = runtime(1000);
-    let x = input(&mut runtime, 0)?;
+    let x = constant(&mut runtime, 0);
     let gates = call(&mut runtime, &[x], fresh(30))?;
     let copy = call(&mut runtime, &[gates], fresh(10))?;
     assert!(write(&mut runtime, gates, &[])?);
-    let beside = call(&mut runtime, &[x], fresh(60))?;
+    let beside: Vec<TensorId> =
+        (0..3).map(|_| call(&mut runtime, &[x], fresh(20))).collect::<Result<_, _>>()?;
     runtime.discard(gates);
     runtime.discard(copy);
-    runtime.hold(&[beside])?;
+    runtime.hold(&beside)?;
     runtime.set_budget(Bytes(70));
     runtime.hold(&[copy])?;
     runtime.let_go(&[copy]);
@@ -168,8 +109,8 @@ fn a_run_of_a_grown_call_passes_the_budget_by_its_largest_part_only() -> Done {
 
 #[test]
 fn what_was_stacked_does_not_stay_beside_the_stack() -> Done {
-    let mut runtime = runtime(100);
-    let x = input(&mut runtime, 0)?;
+    let mut runtime = runtime(1000);
+    let x = constant(&mut runtime, 0);
     let limit = Bytes(50);
     let parts: Vec<TensorId> =
         (0..4).map(|_| call(&mut runtime, &[x], fresh(10))).collect::<Result<_, _>>()?;
@@ -190,7 +131,7 @@ fn what_was_stacked_does_not_stay_beside_the_stack() -> Done {
 #[test]
 fn in_need_a_kept_value_whose_operands_are_there_gives_up_its_memory() -> Done {
     let mut runtime = runtime(100);
-    let x = input(&mut runtime, 0)?;
+    let x = constant(&mut runtime, 0);
     let activation = call(&mut runtime, &[x], fresh(1))?;
     let gradient = call(&mut runtime, &[activation], fresh(40))?;
     runtime.release(activation)?;
@@ -212,5 +153,74 @@ fn in_need_a_kept_value_whose_operands_are_there_gives_up_its_memory() -> Done {
     runtime.settle_outputs(runtime.call_of(next), Bytes(75));
     runtime.let_go(&[product]);
     assert!(runtime.is_settled(product) && runtime.settled_bytes() == Bytes(21), "and the gradient is gone");
+    Ok(())
+}
+
+#[test]
+fn what_is_new_is_kept_before_what_is_old() -> Done {
+    let mut runtime = runtime(100);
+    let limit = Bytes(75);
+    let x = constant(&mut runtime, 0);
+    let forward = call(&mut runtime, &[x], fresh(1))?;
+    let old = call(&mut runtime, &[forward], fresh(40))?;
+    assert!(runtime.settle_outputs(runtime.call_of(old), limit));
+    let new = call(&mut runtime, &[x], fresh(40))?;
+    assert!(runtime.settle_outputs(runtime.call_of(new), limit));
+    assert!(runtime.is_settled(new) && !runtime.is_settled(old), "80 are too much");
+    call(&mut runtime, &[x], fresh(50))?;
+    assert!(runtime.has_value(new) && !runtime.has_value(old));
+    // Where giving up the old one would not be enough, it stays.
+    let small = call(&mut runtime, &[x], fresh(10))?;
+    assert!(runtime.settle_outputs(runtime.call_of(small), limit));
+    runtime.hold(&[new])?;
+    let large = call(&mut runtime, &[x], fresh(70))?;
+    assert!(!runtime.settle_outputs(runtime.call_of(large), limit) && runtime.is_settled(small));
+    runtime.let_go(&[new]);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_given_up_in_vain() -> Done {
+    let mut runtime = runtime(100);
+    let x = constant(&mut runtime, 0);
+    let kept = call(&mut runtime, &[x], fresh(10))?;
+    assert!(runtime.settle_outputs(runtime.call_of(kept), Bytes(75)));
+    let large = call(&mut runtime, &[x], fresh(120))?;
+    runtime.hold(&[large])?;
+    runtime.make_room(Bytes(1)).expect_err("120 are locked");
+    assert!(runtime.is_settled(kept));
+    Ok(())
+}
+
+#[test]
+fn what_is_written_to_after_it_was_kept_is_not_made_again() -> Done {
+    let mut runtime = runtime(100);
+    let x = constant(&mut runtime, 0);
+    let total = call(&mut runtime, &[x], fresh(40))?;
+    assert!(runtime.settle_outputs(runtime.call_of(total), Bytes(75)));
+    runtime.lose_past(total);
+    let large = call(&mut runtime, &[x], fresh(65))?;
+    runtime.hold(&[large])?;
+    runtime.make_room_for(Bytes(5))?;
+    assert!(runtime.has_value(total), "what was added to it is in no call");
+    Ok(())
+}
+
+#[test]
+fn a_write_sees_the_readers_that_were_kept() -> Done {
+    let mut runtime = runtime(100);
+    let x = constant(&mut runtime, 0);
+    let side = call(&mut runtime, &[x], fresh(10))?;
+    let base = call(&mut runtime, &[x], fresh(10))?;
+    let copy = call(&mut runtime, &[base, side], fresh(30))?;
+    assert!(runtime.settle_outputs(runtime.call_of(copy), Bytes(75)));
+    assert!(write(&mut runtime, base, &[])?, "the copy is kept, and lets go of its past");
+    assert!(runtime.is_settled(copy) && runtime.args_of(runtime.call_of(copy)).is_empty());
+    // One that is given up is a reader again.
+    let copy = call(&mut runtime, &[base, side], fresh(40))?;
+    assert!(runtime.settle_outputs(runtime.call_of(copy), Bytes(75)));
+    let next = call(&mut runtime, &[x], fresh(45))?;
+    assert!(runtime.settle_outputs(runtime.call_of(next), Bytes(75)) && !runtime.is_settled(copy));
+    assert!(!write(&mut runtime, base, &[])?, "a version of its own");
     Ok(())
 }

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from rk._rk import OnlineRuntime, OverBudget
+from rk.online_managed import Managed
 from rk.online_operators import Operator, operator
 from rk.online_replay import (
     Overwrite,
@@ -33,12 +33,15 @@ from rk.online_replay import (
     flat,
     flat_storage,
     generator_of,
+    lies_like,
     map_tensors,
     reshaped,
     scan,
 )
 from rk.online_segments import Spellings
 from rk.online_sequence import grown
+from rk.online_sizes import foreseen, measured
+from rk.online_sums import Sums
 
 __all__ = ["Managed", "OutOfMemoryError", "Runtime"]
 
@@ -68,96 +71,7 @@ class OutOfMemoryError(torch.OutOfMemoryError):
         self.in_use_bytes = in_use
 
 
-class Managed(Tensor):
-    """A tensor whose value may be in memory or not. It is used like any other; what needs its data gets a
-    copy.
-    """
-
-    _runtime: Runtime
-    _handle: Any
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
-    @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        """Runs an operator where no budget is active: in the budget that its first managed argument belongs
-        to.
-        """
-        for leaf in flat([*args, *(kwargs or {}).values()]):
-            if isinstance(leaf, Managed):
-                return leaf._runtime.dispatch(func, args, kwargs or {})
-        raise AssertionError(f"{func} without a managed tensor")
-
-    def plain(self) -> Tensor:
-        """An ordinary tensor with the same value, cut off from autograd; shares no memory with this one."""
-        value: Tensor = self
-        # Inside of another budget the value comes out as one of its managed tensors.
-        while type(value) is Managed:
-            runtime = value._runtime
-            runtime.peeking = True
-            try:
-                with torch.no_grad():
-                    value = torch.ops.aten.detach.default(value)
-            finally:
-                runtime.peeking = False
-        return value
-
-    def _ordinary(self, method: str, *args: Any, **options: Any) -> Any:
-        """Calls a method on the value, outside of all budgets."""
-        value = self.plain()
-        with _disable_current_modes():
-            return getattr(value, method)(*args, **options)
-
-    def __repr__(self, **options: Any) -> str:
-        """The value, and that it is managed."""
-        return f"Managed({self._ordinary('__repr__', **options)})"
-
-    def __format__(self, spec: str) -> str:
-        """As the value is formatted."""
-        return self._ordinary("__format__", spec)
-
-    def numpy(self, **options: Any) -> Any:
-        """A copy of the value."""
-        if self.requires_grad and not options.get("force", False):
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
-        return self._ordinary("numpy", **options)
-
-    def __array__(self, *args: Any, **options: Any) -> Any:
-        """A copy of the value."""
-        return self._ordinary("__array__", *args, **options)
-
-    def tolist(self) -> Any:
-        """The value as nested lists."""
-        return self._ordinary("tolist")
-
-    def __dlpack__(self, **options: Any) -> Any:
-        """A copy of the value."""
-        return self._ordinary("__dlpack__", **options)
-
-    def __reduce_ex__(self, protocol: int) -> Any:
-        """Saved as an ordinary tensor."""
-        return self._ordinary("__reduce_ex__", protocol)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        """An ordinary tensor with the same value, and a parameter if this is one."""
-        if not self.is_leaf:
-            raise RuntimeError("Only leaf tensors can be copied deeply: detach it, or decheckpoint it.")
-        value = self.plain()
-        if isinstance(self, torch.nn.Parameter):
-            value = torch.nn.Parameter(value, self.requires_grad)
-        else:
-            value.requires_grad_(self.requires_grad)
-        memo[id(self)] = value
-        return value
-
-    def is_checkpoint(self) -> bool:
-        """Whether a budget manages this tensor."""
-        return True
-
-
-class Runtime:
+class Runtime(Sums):
     """One budget and the tensors that it manages."""
 
     def __init__(
@@ -176,6 +90,7 @@ class Runtime:
         self.spellings = Spellings() if segments else None
         # Whether tensors made outside count.
         self.total = total
+        self.logs = log is not None
         self.peeking = False
         self.adopting = False
         # Managed tensors by the core's ids, which are given again: an entry whose tensor is gone is stale.
@@ -224,6 +139,8 @@ class Runtime:
                 alone = value.untyped_storage().nbytes() == value.nbytes
                 leaf.grad = value if alone else value.clone()
         self.leaves.clear()
+        # What the last operator made is made good.
+        self.core.begin(0, [])
         self.core.flush_log()
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -235,8 +152,16 @@ class Runtime:
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = operator(func)
+        if (known.part or known.adds) and not kwargs and in_backward():
+            done = self.in_backward(known, args)
+            if done is not None:
+                return done
         tensors: list[Tensor] = []
-        template = scan(args, tensors)
+        if known.shaped and type(args[0]) is Managed:
+            kwargs = {**kwargs, "device": kwargs.get("device") or args[0].device}
+            template = [lies_like(args[0]), *args[1:]]
+        else:
+            template = scan(args, tensors)
         options = dict(zip(kwargs, scan(list(kwargs.values()), tensors), strict=True)) if kwargs else kwargs
         if known.written:
             writes = known.writes(args)
@@ -273,13 +198,25 @@ class Runtime:
             ids.append(self._constant(tensor))
         copies = [t.untyped_storage() for t in replay.scratch.values()]
         ids += [self.core.constant(copy._cdata, copy.nbytes()) for copy in copies]
-        operands = self.core.begin(key, ids)
+        operands = self._hold(replay, key, ids, tensors)
         del operands[len(operands) - len(copies) :]
         for place, value in sorted(direct.items()) if direct else ():
             operands.insert(place, value)
         for place, tensor in replay.outside.items():
             operands[place] = tensor
         return ids, operands
+
+    def _hold(self, replay: Replay, key: int, ids: list[int], tensors: list[Tensor]) -> list[Any]:
+        try:
+            return self.core.begin(key, ids)
+        except OverBudget:
+            # A write to what is settled makes a copy first.
+            moved = replay.written if type(replay) is Overwrite else []
+            copied = any(self.core.is_settled(tensors[p]._handle.id) for p in moved)
+            exact = None if copied else foreseen(replay, tensors)
+            if exact is None:
+                raise
+        return self.core.begin(key, ids, exact)
 
     def _constant(self, tensor: Tensor) -> int:
         """The id of an ordinary tensor's storage, which stays as long as some call reads it."""
@@ -322,52 +259,30 @@ class Runtime:
         if not outputs or unmanaged or any(id(o) in given for o in outputs):
             self.core.abandon(ids)
             return map_tensors(result, lambda t: given.get(id(t), t))
-        sizes = self._sizes(replay, known, operands, outputs)
+        sizes = measured(replay, known.fresh, operands, outputs)
         if not self.adopting and all(size < 0 and -1 - size in replay.outside for size in sizes):
             # A view of something made outside is made outside.
             self.core.abandon(ids)
             return result
         values = replay.separated(outputs)
-        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [], in_backward())
+        keep = in_backward()
+        handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [], keep)
         wrapped = {id(o): self.wrap(v, h) for o, v, h in zip(outputs, values, handles, strict=True)}
+        if keep:
+            for wrapper, size in zip(wrapped.values(), sizes, strict=True):
+                wrapper._own = size >= 0
         return map_tensors(result, lambda t: wrapped.get(id(t), t))
-
-    def _sizes(
-        self, replay: Replay, known: Operator, operands: list[Any], outputs: list[Tensor]
-    ) -> list[int]:
-        """Bytes of fresh outputs; -1 - place for views of an operand."""
-        if known.fresh:
-            return [outputs[0].untyped_storage().nbytes()]
-        bases = {
-            o.untyped_storage()._cdata: p
-            for p, o in reversed(list(enumerate(operands)))
-            if o.layout == torch.strided
-        }
-        sizes, seen, shared = [], set(), []
-        for place, output in enumerate(outputs):
-            storage = output.untyped_storage()
-            if storage._cdata in bases:
-                sizes.append(-1 - bases[storage._cdata])
-                continue
-            if storage._cdata in seen:
-                shared.append(place)
-                sizes.append(output.nbytes)
-                continue
-            seen.add(storage._cdata)
-            sizes.append(storage.nbytes())
-        if shared:
-            replay.separate(shared)
-        return sizes
 
     def wrap(self, value: Tensor, handle: Any) -> Managed:
         """A managed tensor for a value that the core has under this handle."""
+        return self.wrap_as(
+            handle, value.size(), value.stride(), value.storage_offset(), value.dtype, value.device
+        )
+
+    def wrap_as(self, handle: Any, size: Any, stride: Any, offset: Any, dtype: Any, device: Any) -> Managed:
+        """A managed tensor that lies so, for a value that the core has or will have."""
         wrapper = Tensor._make_wrapper_subclass(
-            Managed,
-            value.size(),
-            strides=value.stride(),
-            storage_offset=value.storage_offset(),
-            dtype=value.dtype,
-            device=value.device,
+            Managed, size, strides=stride, storage_offset=offset, dtype=dtype, device=device
         )
         wrapper._runtime = self
         wrapper._handle = handle
@@ -464,7 +379,7 @@ class Runtime:
         (value,) = self.core.begin(0, [own])
         self.core.abandon([own])
         self._protect(value)
-        return None if self.core.is_read(own) else value
+        return value if self.core.writable(own, False) else None
 
     def _protect(self, tensor: Tensor) -> None:
         """Before an ordinary tensor is overwritten: whatever may be computed again from it gets what it
@@ -493,7 +408,7 @@ class Runtime:
             if wrapper is None:
                 continue
             view = Restride(wrapper)
-            self.core.begin(-1, [handle.id])
+            self.core.begin(-1, [handle.id], 0)
             lies = reshaped(value.untyped_storage(), wrapper)
             (own,) = self.core.finish(-1, [handle.id], view, [lies], [-1], 0, [], False)
             wrapper._handle = own

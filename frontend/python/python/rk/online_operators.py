@@ -23,6 +23,16 @@ _SILENT_WRITES = {
 # Results that composite operators read and write on the host, past all dispatch: the batch sizes and lengths
 # of packed sequences.
 _READ_ON_THE_HOST = {"aten::_pack_padded_sequence": (1,)}
+# Gradients of slices: zero but for a part, which is the first argument.
+_PARTS = ("aten::slice_backward", "aten::select_backward")
+# They read how their first argument lies, and nothing of what is in it.
+_SHAPED = {
+    f"aten::{name}"
+    for name in (
+        *("empty_like", "zeros_like", "ones_like", "full_like"),
+        *("new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full"),
+    )
+}
 # The place of their flag for training, without which they write nothing.
 _TRAINING = 5
 
@@ -31,6 +41,8 @@ _TRAINING = 5
 class Operator:
     """One overload of one operator."""
 
+    func: Any
+    """The overload itself."""
     key: int
     """A number of its own, for the core's tables."""
     written: tuple[int | str, ...]
@@ -50,6 +62,13 @@ class Operator:
     """Places of results that stay ordinary tensors."""
     unwritten: bool
     """Whether it returns memory as it is."""
+
+    shaped: bool
+    """Whether it reads no values, but how its first argument lies."""
+    part: bool
+    """Whether it makes the gradient of a slice."""
+    adds: bool
+    """Whether it adds two tensors."""
 
     def stays_ordinary(self, result: Any) -> bool:
         """Whether a result is for the host: a list of whole numbers that is about to be filled in."""
@@ -102,6 +121,7 @@ def _read(func: Any, key: int) -> Operator:
     # Operators called unsafe return views and do not say so; other people's may do anything.
     honest = func.namespace == "aten" and "unsafe" not in schema.name
     return Operator(
+        func=func,
         key=key,
         written=tuple(written) or silent or (),
         silent=silent is not None,
@@ -112,5 +132,8 @@ def _read(func: Any, key: int) -> Operator:
         refused=refused,
         makes_new=makes_new,
         unwritten=schema.name == "aten::empty",
+        shaped=schema.name in _SHAPED and schema.overload_name == "",
+        part=schema.name in _PARTS and schema.overload_name == "",
+        adds=schema.name == "aten::add" and schema.overload_name == "Tensor",
         ordinary=_READ_ON_THE_HOST.get(schema.name, ()),
     )

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = [
     "Overwrite",
@@ -25,6 +26,7 @@ __all__ = [
     "fill_kwargs",
     "flat_storage",
     "generator_of",
+    "lies_like",
     "map_tensors",
     "reshaped",
     "scan",
@@ -71,6 +73,12 @@ def generator_of(kwargs: dict[str, Any], device: torch.device) -> torch.Generato
     if device.type == "cuda":
         return torch.cuda.default_generators[device.index or 0]
     return torch.default_generator
+
+
+def lies_like(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape, strides and type without data."""
+    with _disable_current_modes():
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 def reshaped(storage: Any, like: Tensor) -> Tensor:

@@ -57,6 +57,8 @@ def _frozen(items: Sequence[Any]) -> Any:
             if type(item) in (list, tuple)
             else (Slot, item.place)
             if type(item) is Slot
+            else ("like", item.dtype, item.shape, item.stride())
+            if isinstance(item, Tensor)
             else (type(item), item)
             for item in items
         ]
