@@ -70,6 +70,16 @@ fn a_launch_that_does_not_fit_is_named_before_anything_runs() {
     insta::assert_snapshot!(error, @r#"program[0] "squash": its 1 temporaries, up to 4096 bytes each, do not fit into the 4032 bytes that the plan has for them. It was planned for other kernels or another number of threads: import the step again on this machine"#);
 }
 
+#[test]
+fn a_result_of_another_size_is_named_before_anything_runs() {
+    let _alone = alone();
+    let mut step = lowered(&squash(), 4096);
+    step.nodes[0].outputs[0].bytes = 8;
+    step.layout.as_mut().unwrap().places[0].bytes = 8;
+    let error = machine(&step).err().unwrap().to_string();
+    insta::assert_snapshot!(error, @r#"program[0] "squash": a result takes 4 bytes instead of the planned 8"#);
+}
+
 /// What is free until the result is asked for may hold a temporary that is gone by then.
 #[test]
 fn temporaries_use_the_places_of_results_to_come() {

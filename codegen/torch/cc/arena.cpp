@@ -156,7 +156,9 @@ void learn(RkArena& arena, RkSlots& slots) {
     const at::Tensor& tensor = tensor_at(slots, output.slot);
     if (!tensor.defined() || output.bytes == 0 || tensor.device().type() != arena.device.type()) continue;
     const int64_t block = arena.watch->last_at(tensor.storage().data());
-    if (block < 0 || blocks[static_cast<size_t>(block)].bytes != output.bytes) continue;
+    if (block < 0) continue;
+    const int64_t made = blocks[static_cast<size_t>(block)].bytes;
+    TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
     Request& request = run.requests[static_cast<size_t>(block)];
     if (request.output >= 0) continue; // two results in one storage
     request.output = static_cast<int32_t>(j);

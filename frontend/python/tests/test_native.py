@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import test_hard_places as hard
 import torch
+from test_bits import equal as bits_equal
 from test_hard_places import Chain, floats
 from torch import nn
 from training import equal, train
@@ -214,6 +216,21 @@ def test_a_failing_operator_is_named_and_the_next_step_runs():
     with pytest.raises(rk.ExecutionError, match=r'"words[^"]*": aten.embedding.default: index out of range'):
         function(good + 5)
     function(good).backward()
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (lambda: Chain(lambda: nn.RReLU(), layers=10), floats),
+        (hard.Normed, hard.images),
+        (hard.TwiceNormed, hard.images),
+        (hard.Tied, hard.tokens),
+    ],
+    ids=["rrelu", "norms", "one norm twice", "tied weights"],
+)
+def test_hard_places(model, inputs):
+    options = {"codegen": "rk", "budget": "70%", "on_infeasible": "best"}
+    assert bits_equal(*hard.both(model, inputs, options))
 
 
 def test_buffers_are_updated_in_place_once_and_say_so():
