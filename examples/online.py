@@ -1,7 +1,8 @@
 """Steps under a memory budget against plain PyTorch and against torch.utils.checkpoint, as a table in Markdown.
 
 ``python examples/online.py [--steps N]``. Peaks are counted by a dispatch mode of this file, which knows nothing of rk. The
-models are DTR's: an LSTM written as cells, and the same cell over a binary tree. Gradients are compared bit by bit.
+models are DTR's: an LSTM written as cells, and the same cell over a binary tree; and PyTorch's GRU over sequences of another
+length at every step. Gradients are compared bit by bit.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Cell(nn.Module):
         return o.sigmoid() * c.tanh(), c
 
 
-def sequence(cell, inputs, run):
+def sequence(cell, inputs, run, turn):
     """The cell over a list."""
     state = ()
     for x in inputs:
@@ -46,13 +47,18 @@ def sequence(cell, inputs, run):
     return state[1].sum()
 
 
-def tree(cell, inputs, run):
+def tree(cell, inputs, run, turn):
     """The cell over a complete binary tree, in the order of a heap."""
     states = [()] * (2 * len(inputs) + 3)
     for node in reversed(range(len(inputs))):
         states[node] = run(cell, inputs[node], *states[2 * node + 1], *states[2 * node + 2])
         states[2 * node + 1] = states[2 * node + 2] = ()
     return states[0][1].sum()
+
+
+def layer(gru, inputs, run, turn):
+    """A layer of PyTorch's over a part of a sequence, of a length that depends on the step."""
+    return run(gru, torch.stack(inputs[: len(inputs) - turn % 3 * 8]))[0].sum()
 
 
 class Peak(TorchDispatchMode):
@@ -85,12 +91,12 @@ class Peak(TorchDispatchMode):
 def measure(step, steps):
     """Median seconds of a step, its peak, and the gradients of the last one."""
     times = []
-    for _ in range(steps + 1):
+    for turn in range(steps + 1):
         start = time.perf_counter()
-        gradients = step()
+        gradients = step(turn)
         times.append(time.perf_counter() - start)
     with Peak() as peak:
-        step()
+        step(0)
     return statistics.median(times[1:]), peak.peak, gradients
 
 
@@ -105,26 +111,36 @@ def main() -> None:
         "| model | how | ms | of eager | peak MB | of eager | bits | recomputations | decisions, us per call |"
     )
     print("|---|---|--:|--:|--:|--:|---|--:|--:|")
-    for name, walk, count in (("LSTM, 48 cells", sequence, 48), ("TreeLSTM, 63 nodes", tree, 63)):
-        cell = Cell(128, 256)
+    for name, make, walk, count in (
+        ("LSTM, 48 cells", Cell, sequence, 48),
+        ("TreeLSTM, 63 nodes", Cell, tree, 63),
+        ("nn.GRU, 32 to 48 steps", nn.GRU, layer, 48),
+    ):
+        cell = make(128, 256)
         inputs = [torch.randn(64, 128) for _ in range(count)]
 
-        def step(run, context=None, cell=cell, inputs=inputs, walk=walk):
+        def step(turn, run, context=None, cell=cell, inputs=inputs, walk=walk):
             cell.zero_grad()
             with context or torch.enable_grad():
-                walk(cell, inputs, run).backward()
+                walk(cell, inputs, run, turn).backward()
             return [p.grad for p in cell.parameters()]
 
         plain = lambda cell, *state: cell(*state)
         again = lambda cell, *state: checkpoint(cell, *state, use_reentrant=False)
-        eager = measure(lambda step=step, plain=plain: step(plain), steps)
+        eager = measure(lambda turn, step=step, plain=plain: step(turn, plain), steps)
         rows = [("eager", eager, None)]
         rows.append(
-            ("torch checkpoint, every cell", measure(lambda step=step, again=again: step(again), steps), None)
+            (
+                "torch checkpoint, every cell" if make is Cell else "torch checkpoint, the layer",
+                measure(lambda turn, step=step, again=again: step(turn, again), steps),
+                None,
+            )
         )
         for percent in (100, 90, 60, 50, 40):
             budget = rk.memory_budget(eager[1] * percent // 100)
-            found = measure(lambda step=step, plain=plain, budget=budget: step(plain, budget), steps)
+            found = measure(
+                lambda turn, step=step, plain=plain, budget=budget: step(turn, plain, budget), steps
+            )
             rows.append((f"rk, {percent} %", found, budget.statistics()))
         for how, (seconds, peak, gradients), found in rows:
             equal = all(torch.equal(a, b) for a, b in zip(gradients, eager[2], strict=True))
