@@ -6,6 +6,7 @@
 //! | module | what it makes |
 //! |---|---|
 //! | `scalar` | the body of the `linalg.generic`: arith and math on one element |
+//! | `elementary` | exp and tanh in f32 as arithmetic |
 //! | [`emit`] | the operands, indexing maps and the function around it |
 //! | `reduce` | the loops of a kernel that ends in a sum, instead of `linalg.generic` |
 //! | [`cpu`] | linalg, loops, LLVM, an object file, a shared object that needs no MLIR to be loaded |
@@ -23,6 +24,7 @@
 
 pub mod cpu;
 pub mod cuda;
+mod elementary;
 pub mod emit;
 mod llvm;
 mod mlir;

@@ -87,25 +87,25 @@ pub fn literal(number: f64, element: Element) -> String {
     }
 }
 
-struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     text: &'a mut String,
     next: usize,
 }
 
 impl Writer<'_> {
     /// An operation with its type spelled behind it.
-    fn op(&mut self, ty: &str, operation: &str) -> String {
+    pub(crate) fn op(&mut self, ty: &str, operation: &str) -> String {
         self.plain(&format!("{operation} : {ty}"))
     }
 
-    fn plain(&mut self, operation: &str) -> String {
+    pub(crate) fn plain(&mut self, operation: &str) -> String {
         let name = format!("%v{}", self.next);
         self.next += 1;
         let _ = writeln!(self.text, "      {name} = {operation}");
         name
     }
 
-    fn number(&mut self, number: f64, element: Element) -> String {
+    pub(crate) fn number(&mut self, number: f64, element: Element) -> String {
         match element {
             Element::F16 | Element::Bf16 => {
                 let wide = self.number(number, Element::F32);
@@ -220,16 +220,22 @@ impl Writer<'_> {
                 binary(self, "arith.mulf", &left, b)
             }
             Formula::Sqrt => self.op(ty, &format!("math.sqrt {a}")),
-            Formula::Exp => self.op(ty, &format!("math.exp {a}")),
+            Formula::Exp => self.exponential(a, compute),
+            Formula::Tanh if compute == Element::F32 => self.tanh(a),
             Formula::Tanh => self.op(ty, &format!("math.tanh {a}")),
             Formula::Sigmoid => {
                 let one = self.number(1.0, compute);
                 let minus = self.op(ty, &format!("arith.negf {a}"));
-                let power = self.op(ty, &format!("math.exp {minus}"));
+                let power = self.exponential(&minus, compute);
                 let sum = binary(self, "arith.addf", &one, &power);
                 binary(self, "arith.divf", &one, &sum)
             }
         }
+    }
+
+    /// In f64 a call into a library.
+    fn exponential(&mut self, a: &str, compute: Element) -> String {
+        if compute == Element::F32 { self.exp(a) } else { self.op(value(compute), &format!("math.exp {a}")) }
     }
 
     /// a + alpha · b. With ±1 the product is exact, and one rounding is left in any case.

@@ -221,3 +221,63 @@ fn nothing_is_contracted_in_ptx() {
     assert!(made.text.contains("add.rn.f32") && made.text.contains("mul.rn.f32"), "{}", made.text);
     assert!(!made.text.contains("fma"), "{}", made.text);
 }
+
+/// Units in the last place between a float and the exact value, which a double is near enough to.
+fn ulps(ours: f32, exact: f64) -> f64 {
+    let near = exact as f32;
+    if ours == near || (ours.is_nan() && exact.is_nan()) {
+        return 0.0;
+    }
+    // Subnormal numbers lie evenly; of the largest float the step is the last one.
+    let size = exact.abs().max(f64::from(f32::MIN_POSITIVE)).min(f64::from(f32::MAX));
+    let unit = 2f64.powi(size.log2().floor() as i32 - 23);
+    (f64::from(ours) - exact).abs() / unit
+}
+
+#[test]
+fn functions_of_one_float_are_as_near_as_stated_over_all_exponents() {
+    const COUNT: usize = 1 << 20;
+    let t = format!("tensor<{COUNT}xf32>");
+    let functions: [(&str, f64, fn(f64) -> f64); 3] =
+        [("exp", 1.0, f64::exp), ("tanh", 2.0, f64::tanh), ("sigmoid", 3.0, |x| 1.0 / (1.0 + (-x).exp()))];
+    let text: String = functions
+        .iter()
+        .enumerate()
+        .map(|(number, (name, ..))| {
+            format!(
+                "rk.node @n{number} {{ ^bb0(%x: {t}): %r = rk.aten \"aten.{name}.default\"(%x) : ({t}) -> {t} rk.yield %r : {t} }}\n"
+            )
+        })
+        .collect();
+    let bodies = bodies(&text);
+    let library = loaded(&bodies.iter().map(|body| (body, None)).collect::<Vec<_>>());
+    // A prime number of bit patterns apart, so that every exponent comes with many mantissas.
+    let step = std::env::var("RK_STEP_OF_BITS").map_or(251, |step| step.parse().expect("a number"));
+    let mut worst = [(0.0f64, 0.0f32); 3];
+    let mut bits = 0u64;
+    while bits < 1 << 32 {
+        let mut x: Vec<f32> =
+            (0..COUNT as u64).map(|index| f32::from_bits((bits + index * step) as u32)).collect();
+        bits += COUNT as u64 * step;
+        let mut y = vec![0.0f32; COUNT];
+        for (number, (name, bound, exact)) in functions.iter().enumerate() {
+            let signature = Signature::of(&bodies[number], None);
+            let addresses = [x.as_mut_ptr().cast(), y.as_mut_ptr().cast()];
+            run(&library, &format!("k{number}"), &signature, &addresses);
+            for (&x, &y) in x.iter().zip(&y) {
+                // Where 1 + exp(-x) overflows, ATen's formula gives zero for what is a subnormal number.
+                let exact = if *name == "sigmoid" && x < -88.0 { 0.0 } else { exact(f64::from(x)) };
+                if *name == "sigmoid" && x < -88.0 && y.abs() < f32::MIN_POSITIVE {
+                    continue;
+                }
+                let away = ulps(y, exact);
+                assert!(away <= *bound, "{name}({x:e}) = {y:e} is {away} units from {exact:e}");
+                assert!(*name != "tanh" || x.is_nan() || y.is_sign_negative() == x.is_sign_negative());
+                if away > worst[number].0 {
+                    worst[number] = (away, x);
+                }
+            }
+        }
+    }
+    eprintln!("worst: {worst:?}");
+}

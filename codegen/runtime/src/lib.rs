@@ -15,7 +15,7 @@
 //! | [`stepper`] | one interface for both |
 //! | [`mod@compare`] | compares tensors bit by bit (S8) |
 //! | [`check`] | trains both side by side and compares |
-//! | [`timing`] | medians of seconds |
+//! | [`timing`] | seconds per step, nanoseconds per node |
 //! | [`archive`] | finds the archive of a step |
 //! | [`session`] | all of it, as `rk-run` needs it |
 //!

@@ -33,6 +33,7 @@ use crate::error::RuntimeError;
 use crate::kernels::Kernels;
 use crate::pass::{OnGpu, Pass, Places, Progress};
 use crate::prepare::{Prepare, Segment, prepare};
+use crate::timing::Clock;
 use crate::{arguments, placed, streams, tensors};
 
 /// What one step took.
@@ -85,6 +86,8 @@ pub struct Machine {
     accumulated: BTreeMap<usize, Tensor>,
     /// What it leaves behind each time, once it is a graph.
     replayed: Option<Replayed>,
+    /// Times every segment while it is there.
+    clock: Option<Clock>,
     /// Behind the segments, whose launches point into it.
     _kernels: Option<Kernels>,
 }
@@ -167,6 +170,7 @@ impl Machine {
             has_run: false,
             accumulated: BTreeMap::new(),
             replayed: None,
+            clock: None,
             _kernels: kernels,
         })
     }
@@ -230,6 +234,23 @@ impl Machine {
         };
         self.order = Some(streams::order(&self.step, sequence, pace)?);
         Ok(())
+    }
+
+    /// From now on every node is timed.
+    ///
+    /// # Errors
+    /// On a GPU, where the host sees only the queueing.
+    pub fn start_clock(&mut self) -> Result<(), RuntimeError> {
+        if self.device != Device::Cpu {
+            return Err(RuntimeError::Device("nodes of a step are timed on the CPU only".into()));
+        }
+        self.clock = Some(Clock::default());
+        Ok(())
+    }
+
+    /// What was timed since the clock was started, if it was.
+    pub fn stop_clock(&mut self) -> Option<Clock> {
+        self.clock.take()
     }
 
     /// The step that runs.
@@ -414,7 +435,8 @@ impl Machine {
         base: Option<usize>,
     ) -> Result<(Measured, Progress), RuntimeError> {
         let uncounted = if self.states_are_counted { 0 } else { self.step.generator_bytes() };
-        let Self { step, device, slots, segments, parked, account, sequence, order, driver, .. } = self;
+        let Self { step, device, slots, segments, parked, account, sequence, order, driver, clock, .. } =
+            self;
         let placed = sequence.as_ref().zip(step.layout.as_ref()).zip(base);
         let places = placed.map(|((sequence, layout), arena)| {
             let gradients = arena + placed::gradient_offset(step, layout) as usize;
@@ -438,6 +460,16 @@ impl Machine {
         // Behind the program comes the epilogue, and behind that the views that the caller gets in the middle.
         let epilogue = step.program.instrs.len();
         let middle = step.interruption().unwrap_or(0);
+        if let Some(clock) = clock {
+            clock.begin();
+        }
+        let mut timed = |pass: &mut Pass<'_, '_>, at: usize| -> Result<(), RuntimeError> {
+            pass.segment(at, None)?;
+            if let Some(clock) = clock {
+                clock.lap(at);
+            }
+            Ok(())
+        };
         match (&*order, &*sequence, driver) {
             _ if part == Part::Forward => {
                 (0..middle).chain([epilogue + 1]).try_for_each(|at| pass.segment(at, None))?;
@@ -453,9 +485,9 @@ impl Machine {
                 (rest..=epilogue).try_for_each(|at| pass.segment(at, None))?;
             }
             (Some(order), ..) if !rehearses => {
-                order.iter().copied().chain([epilogue]).try_for_each(|at| pass.segment(at, None))?;
+                order.iter().copied().chain([epilogue]).try_for_each(|at| timed(&mut pass, at))?;
             }
-            _ => (0..=epilogue).try_for_each(|at| pass.segment(at, None))?,
+            _ => (0..=epilogue).try_for_each(|at| timed(&mut pass, at))?,
         }
         Ok(pass.end())
     }

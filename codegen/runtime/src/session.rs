@@ -14,7 +14,7 @@ use crate::error::RuntimeError;
 use crate::machine::{Machine, Measured};
 use crate::stepper::{Program, Stepper};
 use crate::tensors;
-use crate::timing::medians;
+use crate::timing::{self, median, median_ratio};
 
 /// Against what the bits are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,10 @@ pub struct Options {
     pub pace: Option<Pace>,
     /// Seed of synthesized arguments and of the generator; `None`: the recorded seed, 0 without a source.
     pub seed: Option<u64>,
+    /// Another step with the same arguments, which is timed in turns with this one.
+    pub beside: Option<Step>,
+    /// Whether every node is timed, too, while the steps are.
+    pub times: bool,
 }
 
 impl Default for Options {
@@ -70,6 +74,8 @@ impl Default for Options {
             kernels: true,
             pace: None,
             seed,
+            beside: None,
+            times: false,
         }
     }
 }
@@ -91,6 +97,12 @@ pub struct Report {
     pub baseline: Option<&'static str>,
     /// Its median seconds.
     pub baseline_step_seconds: Option<f64>,
+    /// Median of the ratios of neighbouring steps, this one to the baseline.
+    pub step_over_baseline: Option<f64>,
+    /// The same to the step beside it.
+    pub step_over_beside: Option<f64>,
+    /// Nanoseconds of the nodes, as a text ([`timing::to_text`]).
+    pub times: Option<String>,
     /// Measured peak of the original order, in the same scope as the step's.
     pub baseline_peak_bytes: Option<u64>,
     /// Bytes that eager PyTorch allocates on top of what is there before, gradients included.
@@ -153,6 +165,23 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         }
         false => None,
     };
+    let beside = options.beside.as_ref().filter(|_| options.repeat > 0);
+    let beside = beside.map(|step| if options.kernels { step.clone() } else { step.without_kernels() });
+    let mut beside = match beside {
+        Some(step) => {
+            let arguments = match &eager {
+                Some(eager) => eager.arguments(&step)?,
+                None => tensors::synthesize(&step, seed, device.to_tch())?,
+            };
+            Some(Program::new(Machine::new(step, &arguments, device)?))
+        }
+        None => None,
+    };
+    // What the nodes with kernels take without them.
+    let mut calls = match options.times && step.library.is_some() {
+        true => Some(Program::new(Machine::new(step.without_kernels(), &start()?, device)?)),
+        false => None,
+    };
     // Only a check runs eager PyTorch; otherwise its model must not lie in memory.
     eager = eager.filter(|_| checked);
 
@@ -165,6 +194,9 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         step_seconds: None,
         baseline: None,
         baseline_step_seconds: None,
+        step_over_baseline: None,
+        step_over_beside: None,
+        times: None,
         baseline_peak_bytes: None,
         eager_peak_bytes: None,
         verdict: None,
@@ -195,6 +227,9 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         original.clear()?;
     }
     if options.repeat > 0 {
+        for program in [Some(&mut ours), calls.as_mut()].into_iter().flatten().filter(|_| options.times) {
+            program.machine.start_clock()?;
+        }
         let mut lanes: Vec<&mut dyn Stepper> = vec![&mut ours];
         match (&mut eager, &mut original) {
             (Some(eager), _) => {
@@ -207,9 +242,25 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
             }
             (None, None) => {}
         }
-        let seconds = medians(&mut lanes, options.warmup, options.repeat, device)?;
-        report.step_seconds = seconds.first().copied();
-        report.baseline_step_seconds = seconds.get(1).copied();
+        let baseline = lanes.get(1).map(|_| 1);
+        lanes.extend(calls.as_mut().map(|calls| calls as &mut dyn Stepper));
+        if let Some(beside) = &mut beside {
+            lanes.push(beside);
+        }
+        let seconds = timing::rounds(&mut lanes, options.warmup, options.repeat, device)?;
+        let over = |lane: usize| seconds.get(lane).map(|theirs| median_ratio(&seconds[0], theirs));
+        report.step_seconds = Some(median(seconds[0].clone()));
+        report.baseline_step_seconds = baseline.map(|lane| median(seconds[lane].clone()));
+        report.step_over_baseline = baseline.and_then(over);
+        report.step_over_beside = options.beside.as_ref().and_then(|_| over(seconds.len() - 1));
+        let nodes = |program: &mut Program| {
+            program.machine.stop_clock().map(|clock| clock.nodes(program.machine.step())).unwrap_or_default()
+        };
+        if options.times {
+            let calls = calls.as_mut().map(nodes).unwrap_or_default();
+            let times = nodes(&mut ours);
+            report.times = Some(timing::to_text(&step, &times, &calls, &report.device, report.threads));
+        }
     }
     report.measured = ours.measured;
     Ok(report)

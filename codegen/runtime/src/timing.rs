@@ -1,28 +1,37 @@
-//! Seconds per step: medians of several steps after warm-up steps.
+//! Seconds per step, and nanoseconds per node, over several steps after warm-up steps.
 //!
 //! The first call of some operators sets up buffers in libraries below torch, so it is never timed. When there are
-//! two steppers their steps alternate, so that a busy machine disturbs both alike.
+//! several steppers they take turns, so that a busy machine disturbs all alike, and what is compared is the median of the ratios of
+//! neighbours. In training a step follows its own kind and finds its memory in the caches: so each turn is two steps, and the second
+//! is timed.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Instant;
 
+use rk_step::{Instr, Step};
 use rk_torch::Device;
 
 use crate::error::RuntimeError;
 use crate::stepper::Stepper;
 
-/// The median seconds of `repeats` steps of each stepper, after `warmup` steps of each. No updates.
+/// The seconds of `repeats` steps of each stepper, after `warmup` steps of each. No updates.
 ///
 /// # Errors
 /// When an operator fails.
-pub fn medians(
+pub fn rounds(
     steppers: &mut [&mut dyn Stepper],
     warmup: usize,
     repeats: usize,
     device: Device,
-) -> Result<Vec<f64>, RuntimeError> {
+) -> Result<Vec<Vec<f64>>, RuntimeError> {
     let mut seconds = vec![Vec::with_capacity(repeats); steppers.len()];
     for k in 0..warmup + repeats {
         for (i, stepper) in steppers.iter_mut().enumerate() {
+            if k >= warmup {
+                stepper.run()?;
+                stepper.clear()?;
+            }
             device.synchronize()?;
             let start = Instant::now();
             stepper.run()?;
@@ -34,10 +43,11 @@ pub fn medians(
             stepper.clear()?;
         }
     }
-    Ok(seconds.into_iter().map(median).collect())
+    Ok(seconds)
 }
 
-fn median(mut seconds: Vec<f64>) -> f64 {
+/// The middle one, or the mean of both; NaN of nothing.
+pub fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     match seconds.len() {
         0 => f64::NAN,
@@ -46,12 +56,84 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     }
 }
 
+/// The median of the ratios of what was timed in the same round.
+pub fn median_ratio(ours: &[f64], theirs: &[f64]) -> f64 {
+    median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
+}
+
+/// What every segment of a program takes, from the end of the one before, over several steps.
+#[derive(Default)]
+pub struct Clock {
+    /// Nanoseconds of each step, by position in the program.
+    samples: Vec<Vec<f64>>,
+    last: Option<Instant>,
+}
+
+impl Clock {
+    pub(crate) fn begin(&mut self) {
+        self.last = Some(Instant::now());
+    }
+
+    pub(crate) fn lap(&mut self, segment: usize) {
+        let now = Instant::now();
+        if self.samples.len() <= segment {
+            self.samples.resize(segment + 1, Vec::new());
+        }
+        if let Some(last) = self.last.replace(now) {
+            self.samples[segment].push((now - last).as_nanos() as f64);
+        }
+    }
+
+    /// Median nanoseconds of the first run of every node. Letting go of values belongs to the run before.
+    pub fn nodes(self, step: &Step) -> BTreeMap<String, f64> {
+        let mut times: BTreeMap<String, f64> = BTreeMap::new();
+        let mut current = None;
+        for (instr, samples) in step.program.instrs.iter().zip(self.samples) {
+            if let Instr::Run(run) = instr {
+                current = Some(&step.nodes[run.node.index()].name).filter(|_| !run.again);
+            }
+            if let Some(name) = current {
+                *times.entry(name.clone()).or_default() += median(samples);
+            }
+        }
+        times
+    }
+}
+
+/// The times as `--rk-annotate-cost=times=FILE` and `--rk-fuse=times=FILE` read them: a line about the measurement, then per node its
+/// name and its nanoseconds; of a node with a generated kernel also the nanoseconds of its calls instead, and their operators.
+pub fn to_text(
+    step: &Step,
+    ours: &BTreeMap<String, f64>,
+    calls: &BTreeMap<String, f64>,
+    device: &str,
+    threads: usize,
+) -> String {
+    let mut text = format!("# rk times 1: nanoseconds per node on {device}, {threads} threads\n");
+    for node in &step.nodes {
+        let Some(time) = ours.get(&node.name) else { continue };
+        let _ = write!(text, "{}\t{time:.0}", node.name);
+        if let Some(calls) = calls.get(&node.name).filter(|_| node.kernel.is_some()) {
+            let operators: Vec<&str> = node.ops.iter().map(|call| call.op.as_str()).collect();
+            let _ = write!(text, "\t{calls:.0}\t{}", operators.join(" "));
+        }
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::{median, median_ratio};
 
     #[test]
     fn the_middle_one() {
         assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])), (2.0, 2.5));
+    }
+
+    #[test]
+    fn ratios_are_of_neighbours() {
+        // The machine was ten times slower in the second round: nobody is to blame.
+        assert_eq!(median_ratio(&[2.0, 20.0, 2.0], &[1.0, 10.0, 1.0]), 2.0);
     }
 }

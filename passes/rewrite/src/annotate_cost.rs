@@ -17,6 +17,10 @@
 //! is, and the largest of their workspaces, so that a budget is kept wherever a plan is broadcast. A remark says how far
 //! they were apart: not at all when `rk-import` measured one call per class, and by noise when it measured every call.
 //!
+//! With `times=FILE` the times of nodes are those of the file, which `rk-run --times` measured inside whole steps: with their caches, their
+//! dispatch, their generated kernels and the libraries' threads as they are when the plan is carried out. A call that is timed alone,
+//! over and over, has none of these. A node that is not in the file keeps the sum of its calls.
+//!
 //! # Contract
 //! Needs `simplified` or `blocks`, establishes `costed`: every node has a `cost`.
 //!
@@ -25,9 +29,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use rk_dialect::diagnostic::{Failure, Remark, RemarkKind};
+use crate::times::Times;
+use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
-use rk_dialect::pass::{PassContext, PassSpec};
+use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{Attr, Cost, Op, Stage, Tensor, Value};
 
 /// The pass.
@@ -35,7 +40,11 @@ pub static PASS: PassSpec = PassSpec {
     name: "AnnotateCost",
     argument: "rk-annotate-cost",
     description: "Gives every node its time and workspace, from the calls in its body",
-    options: &[],
+    options: &[OptionSpec {
+        name: "times",
+        default: "",
+        help: "file of `rk-run --times`: nanoseconds of every node, measured in whole steps",
+    }],
     run: |cx| run(cx),
 };
 
@@ -47,13 +56,18 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         return Ok(());
     }
     let alignment = crate::alignment(module);
+    let times = Times::read(&cx.option("times"))
+        .map_err(|message| Diagnostic::error(module.location(), format!("{}: {message}", PASS.argument)))?;
     let mut estimated = false;
     let mut given: HashSet<&str> = HashSet::new();
     for node in ops::nodes(module) {
         if node.cost().is_none() {
             let fused = node.op().get("rk.kernel").is_some();
-            let (cost, guessed) = if fused { kernel_cost(node) } else { node_cost(node, alignment) };
-            estimated |= guessed;
+            let (mut cost, guessed) = if fused { kernel_cost(node) } else { node_cost(node, alignment) };
+            match times.of(node.symbol()) {
+                Some(time) => cost.time = time,
+                None => estimated |= guessed,
+            }
             node.op().set("cost", cost.attr(cx.context()));
             given.insert(node.symbol());
         }

@@ -18,6 +18,10 @@
 //! A sum or mean over trailing dimensions takes in the nodes that it reads, too, and ends its kernel; its order of additions is not
 //! ATen's, so only without `exact`.
 //!
+//! With `times=FILE`, of a fused step in which every kernel was timed beside the calls that it stands for (`rk-run --times`), a kernel that
+//! was slower is not made: its nodes stay apart, but for merges that spare memory, because the result would have been kept for longer than
+//! until the next run. The choice is made once for the whole step, on a copy of it, so the same file gives the same nodes.
+//!
 //! A call that writes in place becomes the one that does not, unless the whole chain overwrites the same storage.
 //!
 //! # Contract
@@ -26,7 +30,9 @@
 //!
 //! # Not here
 //! Costs (`--rk-annotate-cost` takes the traffic off that a fused node saves), code (`rk-kernels`), other reductions,
-//! whether a kernel is faster.
+//! measuring.
+
+mod choice;
 
 use std::collections::{HashMap, HashSet};
 
@@ -37,18 +43,27 @@ use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::pointwise::{Elementwise, storage};
 use rk_dialect::{At, Attr, Op, Stage, Value};
 
+use self::choice::Apart;
 use crate::dataflow::map_values;
+use crate::times::Times;
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
     name: "Fuse",
     argument: "rk-fuse",
     description: "Merges pointwise nodes that can run as one generated kernel",
-    options: &[OptionSpec {
-        name: "exact",
-        default: "true",
-        help: "only operators whose kernel gives ATen's bits; false: also those within a stated error",
-    }],
+    options: &[
+        OptionSpec {
+            name: "exact",
+            default: "true",
+            help: "only operators whose kernel gives ATen's bits; false: also those within a stated error",
+        },
+        OptionSpec {
+            name: "times",
+            default: "",
+            help: "file of `rk-run --times` of a fused step: kernels that are slower there than their calls are not made",
+        },
+    ],
     run: |cx| run(cx),
 };
 
@@ -57,16 +72,22 @@ const MOST_TENSORS: usize = 8;
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let exact: bool = cx.parsed_option("exact")?;
+    let times = Times::read(&cx.option("times")).map_err(|message| {
+        Diagnostic::error(cx.module().location(), format!("{}: {message}", PASS.argument))
+    })?;
+    let apart = choice::apart(cx, exact, &times)?;
     for step in cx.steps() {
         cx.at(step.op());
         if step.stage() == Stage::Simplified {
-            let fused = Fusion::of(step, cx.module(), exact).run();
+            let mut fusion = Fusion::of(step, cx.module(), exact, &apart);
+            fusion.run();
+            let fused = fusion.merges.iter().map(|merge| &merge.first).collect::<HashSet<_>>().len();
             Remark {
                 kind: RemarkKind::Passed,
                 category: "fuse",
                 name: "fused",
                 message: "pointwise nodes were merged into their readers",
-                metrics: &[("nodes", fused.to_string())],
+                metrics: &[("nodes", fused.to_string()), ("kept_apart", apart.len().to_string())],
             }
             .report(step.op().location());
         } else if step.stage() < Stage::Simplified {
@@ -77,7 +98,15 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     Ok(())
 }
 
-struct Fusion<'c> {
+/// A node that was put in front of the calls of another one.
+struct Merge {
+    first: String,
+    second: String,
+    /// Its result would have been kept longer than until the next run.
+    saves: bool,
+}
+
+struct Fusion<'a, 'c> {
     step: StepOp<'c>,
     /// Runs with their nodes, by place in the order of execution; `None` where one was merged away.
     runs: Vec<Option<(RunOp<'c>, NodeOp<'c>)>>,
@@ -87,10 +116,13 @@ struct Fusion<'c> {
     /// Arguments that the step itself changes: reading them later is reading something else.
     changed: HashSet<Value<'c>>,
     exact: bool,
+    /// What must not be merged.
+    apart: &'a Apart,
+    merges: Vec<Merge>,
 }
 
-impl<'c> Fusion<'c> {
-    fn of(step: StepOp<'c>, module: Op<'c>, exact: bool) -> Self {
+impl<'a, 'c> Fusion<'a, 'c> {
+    fn of(step: StepOp<'c>, module: Op<'c>, exact: bool, apart: &'a Apart) -> Self {
         let nodes = ops::nodes_by_symbol(module);
         let ops = step.body().ops().into_iter().filter_map(RunOp::of);
         let runs: Vec<_> =
@@ -108,16 +140,16 @@ impl<'c> Fusion<'c> {
             runs: runs.into_iter().map(Some).collect(),
             places,
             exact,
+            apart,
+            merges: Vec::new(),
         }
     }
 
-    /// Merges what can be merged; the number of nodes that are gone.
-    fn run(&mut self) -> usize {
-        let mut fused = 0;
+    /// Merges what can be merged.
+    fn run(&mut self) {
         for place in (0..self.runs.len()).rev() {
-            fused += usize::from(self.merge(place).is_some());
+            self.merge(place);
         }
-        fused
     }
 
     /// Merges the node at this place into all of its readers, or leaves it.
@@ -144,6 +176,15 @@ impl<'c> Fusion<'c> {
         if !fits {
             return None;
         }
+        let symbol = |reader: usize| self.runs[reader].map_or("", |(_, node)| node.symbol()).to_owned();
+        let first = node.symbol().to_owned();
+        if readers.iter().any(|&reader| self.apart.contains(&(first.clone(), symbol(reader)))) {
+            return None;
+        }
+        let saves = !adjacent && held < saved;
+        let merges =
+            readers.iter().map(|&reader| Merge { first: first.clone(), second: symbol(reader), saves });
+        let merges: Vec<Merge> = merges.collect();
         // All or none: a node that stays for one reader is computed once more for nothing.
         let mut made: Vec<(usize, NodeOp<'c>, Vec<Value<'c>>)> = Vec::new();
         for &reader in &readers {
@@ -162,6 +203,7 @@ impl<'c> Fusion<'c> {
         run.op().erase();
         node.op().erase();
         self.runs[place] = None;
+        self.merges.extend(merges);
         Some(())
     }
 

@@ -27,6 +27,7 @@ pub mod rematerialize;
 mod resident;
 mod shape_only;
 pub mod simplify;
+mod times;
 pub mod verify_schedule;
 pub mod verify_stage;
 pub mod views;

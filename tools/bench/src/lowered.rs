@@ -1,65 +1,81 @@
 //! Lowered steps: every model at every budget, in one arena; how large it is, what was allocated outside of it, and how fast it
 //! runs, against eager PyTorch and against what the planner predicted.
 //!
-//! All times of a row are medians of one process in which the step, the same step without second runs, and eager PyTorch take
-//! turns. The predicted overhead is the planner's, from the costs measured at import.
+//! The costs that the planner sees are measured where they will be paid: inside the lowered step that keeps everything, node by node,
+//! as medians of many steps (`rk-run --times`). Then the planned step, the step that keeps everything and eager PyTorch take turns in
+//! one process, and a ratio is the median of the ratios of neighbours (`rk-run --beside`). Where a process has its memory makes a step
+//! a few percent faster or slower for as long as it lives (a step beside itself shows it), so there are several processes, and the median
+//! of their medians counts.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::report::{Table, mib, publish};
-use crate::toolbox::tool;
+use crate::toolbox::{Finished, tool};
 
 #[derive(clap::Args)]
 pub struct Options {
     /// Models, as named by examples/models.py.
     #[arg(long, value_delimiter = ',', default_value = crate::models::MODELS)]
     models: Vec<String>,
-    /// Budgets, as --budget takes them; `none` keeps everything.
-    #[arg(long, value_delimiter = ',', default_value = "none,80%,60%,40%")]
+    /// Budgets, as --budget takes them, besides the step that keeps everything.
+    #[arg(long, value_delimiter = ',', default_value = "80%,60%,40%")]
     budgets: Vec<String>,
-    /// Timed steps of each side.
-    #[arg(long, default_value_t = 7)]
-    repeat: u32,
+    /// For about how many seconds the steps of a row are timed; five steps of each side at least.
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+    /// Processes that time each row, for that many seconds together.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    processes: u32,
     /// Options of the rematerialize pass besides the budget.
     #[arg(long, default_value = "time-limit=10s")]
     rematerialize: String,
-    /// Timed runs of every op when importing.
-    #[arg(long, default_value_t = 3)]
-    measure: u32,
+    /// Passes behind --rk-simplify, such as --rk-fuse.
+    #[arg(long, allow_hyphen_values = true, value_delimiter = ',')]
+    passes: Vec<String>,
     #[command(flatten)]
     common: crate::Common,
 }
 
+const COLUMNS: [&str; 10] = [
+    "model",
+    "budget",
+    "measured peak",
+    "arena",
+    "arena / planned peak",
+    "outside",
+    "step / eager",
+    "overhead predicted",
+    "overhead measured",
+    "bit-equal",
+];
+
 pub fn run(options: &Options) -> Result<()> {
-    let mut table = Table::new(&[
-        "model",
-        "budget",
-        "measured peak",
-        "arena",
-        "arena / planned peak",
-        "outside",
-        "step / eager",
-        "overhead predicted",
-        "overhead measured",
-        "bit-equal",
-    ]);
+    let mut table = Table::new(&COLUMNS);
     let mut failures = 0;
     for model in &options.models {
-        let raw = crate::models::import(&options.common, options.measure, model)?;
-        let mut unlimited = None;
+        let mut failed = |budget: &str, error: &anyhow::Error| {
+            failures += 1;
+            eprintln!("{model} {budget}: {error:#}");
+            let mut row = vec![model.clone(), budget.to_owned(), format!("{error:#}").replace('|', "/")];
+            row.resize(COLUMNS.len(), String::new());
+            row
+        };
+        eprintln!("{model} none");
+        let kept = match Kept::of(options, model) {
+            Ok(kept) => kept,
+            Err(error) => {
+                table.row(failed("none", &error));
+                continue;
+            }
+        };
+        table.row([vec![model.clone(), "none".to_owned()], kept.cells.clone()].concat());
         for budget in &options.budgets {
             eprintln!("{model} {budget}");
-            match cell(options, &raw, budget, &mut unlimited) {
-                Ok(cells) => table.row([vec![model.clone(), budget.clone()], cells].concat()),
-                Err(error) => {
-                    failures += 1;
-                    eprintln!("{model} {budget}: {error:#}");
-                    let mut row = vec![model.clone(), budget.clone(), format!("{error:#}").replace('|', "/")];
-                    row.resize(10, String::new());
-                    table.row(row);
-                }
-            }
+            table.row(match kept.planned(options, budget) {
+                Ok(cells) => [vec![model.clone(), budget.clone()], cells].concat(),
+                Err(error) => failed(budget, &error),
+            });
         }
     }
     publish(options.common.document.as_deref(), "lowered", &table.to_markdown())?;
@@ -69,47 +85,116 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The cells of one row behind model and budget. `unlimited` is the time of the step that keeps everything, in steps of eager.
-fn cell(options: &Options, raw: &str, budget: &str, unlimited: &mut Option<f64>) -> Result<Vec<String>> {
-    let tag = budget.trim_end_matches('%');
-    let stem = raw.trim_end_matches(".mlir");
-    let (lowered, step) = (format!("{stem}.{tag}.lowered.mlir"), format!("{stem}.{tag}.lowered.rkx"));
-    let plan = format!("--rematerialize=budget={budget} {}", options.rematerialize);
-    let mut passes = vec![raw, "--rk-lower", "-o", &lowered];
-    if budget != "none" {
-        passes.insert(1, &plan);
+/// The step that keeps everything, with the times of its nodes.
+struct Kept {
+    /// Path of all files of the model, without what follows.
+    stem: String,
+    /// Passes up to the costs, with the file of times.
+    front: Vec<String>,
+    /// Timed steps of each side.
+    repeat: String,
+    /// Its row behind model and budget.
+    cells: Vec<String>,
+}
+
+impl Kept {
+    fn of(options: &Options, model: &str) -> Result<Self> {
+        let raw = crate::models::import(&options.common, 0, model)?;
+        let stem = raw.trim_end_matches(".mlir").to_owned();
+        let mut front = vec![raw, "--rk-dataflow".to_owned(), "--rk-simplify".to_owned()];
+        front.extend(options.passes.iter().cloned());
+        front.push("--rk-anonymize".to_owned());
+        let mut kept = Self { stem, front, repeat: "5".to_owned(), cells: Vec::new() };
+        let step = kept.step("none", &["--rk-annotate-cost", "--rk-lower"])?.context("infeasible")?;
+        // How long a step takes decides how many are timed.
+        let ran =
+            report(&tool("rk-run", &[step.as_str(), "--check", "--steps", "3", "--repeat", "3", "--json"])?)?;
+        let round = number(&ran, "step_seconds")? + number(&ran, "baseline_step_seconds")?;
+        // Each side takes two steps in turn, and there may be a third one.
+        let rounds = options.seconds / f64::from(options.processes) / (3.0 * round);
+        kept.repeat = format!("{}", rounds.clamp(5.0, 200.0) as u32);
+        let times = format!("{}.times", kept.stem);
+        let ran = kept.timed(options, &[&step, "--times", &times])?;
+        kept.front.push(format!("--rk-annotate-cost=times={times}"));
+        kept.cells = cells(&ran, &["–".to_owned(), "–".to_owned()])?;
+        Ok(kept)
     }
-    let planned = tool("rk-opt", &passes)?;
-    if planned.code == 2 {
-        return Ok([vec!["infeasible".to_owned()], vec![String::new(); 7]].concat());
+
+    /// The cells of a row behind model and budget.
+    fn planned(&self, options: &Options, budget: &str) -> Result<Vec<String>> {
+        let plan = format!("--rematerialize=budget={budget} {}", options.rematerialize);
+        let tag = budget.trim_end_matches('%');
+        let Some(step) = self.step(tag, &[&plan, "--rk-lower"])? else {
+            return Ok([vec!["infeasible".to_owned()], vec![String::new(); 7]].concat());
+        };
+        let beside = format!("{}.none.lowered.rkx", self.stem);
+        let ran = self.timed(options, &[&step, "--steps", "3", "--beside", &beside])?;
+        let text = std::fs::read_to_string(format!("{}.{tag}.lowered.mlir", self.stem))?;
+        let nanos = |key: &str| -> Result<f64> { Ok(crate::models::attribute(&text, key)?.parse()?) };
+        let predicted = nanos("rk.time")? / nanos("rk.base_time")? - 1.0;
+        let measured = number(&ran, "step_over_beside")? - 1.0;
+        cells(&ran, &[predicted, measured].map(|overhead| format!("{:.1} %", 100.0 * overhead)))
     }
-    for done in [planned, tool("rk-translate", &[&lowered, "--to", "step", "-o", &step])?] {
-        if done.code != 0 {
-            bail!("{}", done.reason());
+
+    /// Runs a step in several processes; of ratios the median, of the rest what the last one said.
+    fn timed(&self, options: &Options, arguments: &[&str]) -> Result<Value> {
+        let arguments = [arguments, &["--check", "--repeat", &self.repeat, "--json"]].concat();
+        let reports: Vec<Value> =
+            (0..options.processes).map(|_| report(&tool("rk-run", &arguments)?)).collect::<Result<_>>()?;
+        let mut last = reports.last().cloned().context("no process")?;
+        for key in ["step_over_baseline", "step_over_beside"] {
+            let mut ratios: Vec<f64> = reports.iter().filter_map(|report| report[key].as_f64()).collect();
+            ratios.sort_by(f64::total_cmp);
+            last[key] = ratios.get(ratios.len() / 2).copied().into();
         }
+        Ok(last)
     }
-    let repeat = options.repeat.to_string();
-    let ran = tool("rk-run", &[&step, "--check", "--steps", "3", "--repeat", &repeat, "--json"])?;
+
+    /// Runs the passes up to the costs and these, and writes a step file; `None` when no schedule fits.
+    fn step(&self, tag: &str, passes: &[&str]) -> Result<Option<String>> {
+        let (lowered, step) =
+            (format!("{}.{tag}.lowered.mlir", self.stem), format!("{}.{tag}.lowered.rkx", self.stem));
+        let mut arguments: Vec<&str> = self.front.iter().map(String::as_str).collect();
+        arguments.extend(passes);
+        arguments.extend(["-o", &lowered]);
+        let planned = tool("rk-opt", &arguments)?;
+        if planned.code == 2 {
+            return Ok(None);
+        }
+        for done in [planned, tool("rk-translate", &[lowered.as_str(), "--to", "step", "-o", &step])?] {
+            if done.code != 0 {
+                bail!("{}", done.reason());
+            }
+        }
+        Ok(Some(step))
+    }
+}
+
+/// What `rk-run` said, if the bits were equal.
+fn report(ran: &Finished) -> Result<Value> {
     let report: Value =
         serde_json::from_str(&ran.stdout).with_context(|| format!("rk-run: {}", ran.reason()))?;
-    let number =
-        |key: &str| report[key].as_f64().with_context(|| format!("rk-run --json has no number {key}"));
     if report["bit_equal"] != true || ran.code != 0 {
         bail!("rk-run ended with {}: {}", ran.code, ran.reason());
     }
-    let text = std::fs::read_to_string(&lowered)?;
-    let nanos = |key: &str| -> Result<f64> { Ok(crate::models::attribute(&text, key)?.parse()?) };
-    let predicted = 100.0 * (nanos("rk.time")? / nanos("rk.base_time")? - 1.0);
-    let ratio = number("step_seconds")? / number("baseline_step_seconds")?;
-    let base = *unlimited.get_or_insert(ratio);
-    Ok(vec![
+    Ok(report)
+}
+
+fn number(report: &Value, key: &str) -> Result<f64> {
+    report[key].as_f64().with_context(|| format!("rk-run --json has no number {key}"))
+}
+
+/// The cells behind model and budget.
+fn cells(report: &Value, overheads: &[String; 2]) -> Result<Vec<String>> {
+    let number = |key: &str| number(report, key);
+    let mut cells = vec![
         mib(number("measured_peak_bytes")?),
         mib(number("arena_bytes")?),
         format!("{:.4}", number("arena_bytes")? / number("planned_peak_bytes")?),
         format!("{}", number("outside_allocations")?),
-        format!("{ratio:.3}"),
-        format!("{predicted:.1} %"),
-        format!("{:.1} %", 100.0 * (ratio / base - 1.0)),
-        "yes".to_owned(),
-    ])
+        format!("{:.3}", number("step_over_baseline")?),
+    ];
+    cells.extend_from_slice(overheads);
+    cells.push("yes".to_owned());
+    Ok(cells)
 }

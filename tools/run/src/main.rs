@@ -71,6 +71,12 @@ struct Arguments {
     /// can be), or a seed for a random one. The bits are the same
     #[arg(long, value_name = "ORDER", value_parser = pace)]
     emulate_streams: Option<Pace>,
+    /// Another step file with the same arguments, timed in turns with this one: its step time is compared with this one's
+    #[arg(long, value_name = "OTHER.rkx")]
+    beside: Option<PathBuf>,
+    /// Write the median time of every node here, for --rk-annotate-cost=times=FILE; many steps (--repeat) make it steady
+    #[arg(long, value_name = "FILE")]
+    times: Option<PathBuf>,
     /// Print the program with its live bytes instead of running it
     #[arg(long)]
     print: bool,
@@ -155,9 +161,15 @@ fn run(arguments: &Arguments) -> Result<u8, RuntimeError> {
         seed: arguments.seed,
         kernels: arguments.kernels == Switch::On,
         pace: arguments.emulate_streams,
+        beside: arguments.beside.as_deref().map(rk_step::read).transpose()?,
+        times: arguments.times.is_some(),
     };
     let plan = step.plan.clone();
     let result = session::run(step, &arguments.step, &options)?;
+    if let (Some(path), Some(times)) = (&arguments.times, &result.times) {
+        let failed = |e: std::io::Error| RuntimeError::Torch(format!("cannot write {}: {e}", path.display()));
+        std::fs::write(path, times).map_err(failed)?;
+    }
     let text = if arguments.json { report::json(&plan, &result) } else { report::table(&plan, &result) };
     print(&text);
     let difference = result.verdict.as_ref().and_then(|v| v.difference.as_ref());

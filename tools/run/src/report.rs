@@ -21,6 +21,8 @@ pub fn json(plan: &Plan, report: &Report) -> String {
         "moved_results": counts.map(|c| c.moved),
         "step_seconds": report.step_seconds,
         "baseline_step_seconds": report.baseline_step_seconds,
+        "step_over_baseline": report.step_over_baseline,
+        "step_over_beside": report.step_over_beside,
         "baseline_peak_bytes": report.baseline_peak_bytes,
         "max_abs_diff": max_abs,
         "bit_equal": verdict.map(|_| difference.is_none()),
@@ -65,9 +67,13 @@ pub fn table(plan: &Plan, report: &Report) -> String {
     if let Some(seconds) = report.step_seconds {
         let mut text = format!("{:.2} ms", seconds * 1e3);
         if let (Some(name), Some(baseline)) = (report.baseline, report.baseline_step_seconds) {
-            text += &format!(" ({:.3}x of {:.2} ms, {name})", seconds / baseline, baseline * 1e3);
+            let ratio = report.step_over_baseline.unwrap_or(seconds / baseline);
+            text += &format!(" ({ratio:.3}x of {:.2} ms, {name})", baseline * 1e3);
         }
         rows.push(("time per step", text));
+        if let Some(ratio) = report.step_over_beside {
+            rows.push(("the step beside it", format!("{ratio:.3}x of its time")));
+        }
     }
     if let Some(excess) = &report.measured.excess {
         let (planned, measured) = (bytes(excess.planned_bytes), bytes(excess.measured_bytes));

@@ -268,3 +268,33 @@ fn the_table() {
     let output = folder.run(&["net.rkx", "--check", "--steps", "2", "--repeat", "0", "--threads", "1"]);
     insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap());
 }
+
+#[test]
+fn a_step_beside_another_one_and_the_times_of_its_nodes() {
+    let folder = Folder::new().with("net.rkx", &rewritten()).with("plain.rkx", &network());
+    let output = folder.run(&["net.rkx", "--beside", "plain.rkx", "--times", "net.times", "--json"]);
+    let json = json(&output);
+    assert!(json["step_over_beside"].as_f64().unwrap() > 0.0, "{json}");
+    assert!(json["step_over_baseline"].is_null(), "nothing was checked: {json}");
+    let times = std::fs::read_to_string(folder.path().join("net.times")).unwrap();
+    let mut lines = times.lines();
+    assert_eq!(lines.next(), Some("# rk times 1: nanoseconds per node on cpu, 1 threads"));
+    let step = rewritten();
+    let names: Vec<&str> = step.nodes.iter().map(|node| node.name.as_str()).collect();
+    let timed: Vec<(&str, u64)> = lines
+        .map(|line| line.split_once('\t').unwrap())
+        .map(|(name, time)| (name, time.parse().unwrap()))
+        .collect();
+    assert_eq!(
+        timed.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        names,
+        "each node once, with its first run"
+    );
+    assert!(timed.iter().all(|(_, time)| *time > 0), "{times}");
+}
+
+#[test]
+fn a_step_that_is_not_there_cannot_run_beside() {
+    let folder = Folder::new().with("net.rkx", &network());
+    assert!(folder.fails(&["net.rkx", "--beside", "gone.rkx"]).starts_with("6: rk-run: error: "));
+}
