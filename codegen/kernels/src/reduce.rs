@@ -1,8 +1,9 @@
-//! Sums over the innermost dimensions, as loops that carry the sum in a register.
+//! Sums over the innermost dimensions of the iteration space, as loops that carry the sum in a register.
 //!
 //! `linalg.generic` would hold it in memory, where every store could change what is loaded next as far as LLVM can prove; so
 //! these kernels begin one level lower, with `scf` loops around the same scalar steps. On the CPU the additions alone may be
-//! reassociated, else LLVM could not vectorize them. On a GPU a warp makes one sum: its threads take every 32nd element, and
+//! reassociated, else LLVM could not vectorize them. Where neighbours in memory belong to neighbouring sums (the columns of a matrix, as in
+//! the gradient of a bias), a tile of sums is carried through the rows instead, each in the order of the rows. On a GPU a warp makes one sum: its threads take every 32nd element, and
 //! exchange what they have by shuffles, in a fixed order.
 
 use std::fmt::Write as _;
@@ -18,14 +19,21 @@ const WARP: i64 = 32;
 /// What a grid's x may be.
 const MOST_BLOCKS: i64 = i32::MAX as i64;
 
+/// Sums of a tile: 1 KiB of f32, which stays in the nearest cache.
+const TILE: i64 = 256;
+
 /// The loops of a sum on the CPU, over `%rows` rows. The operands are named memrefs, cut to these rows.
 pub(crate) fn loops(
     text: &mut String,
     body: &Elementwise,
     reduction: &Reduction,
-    (reads, writes): (&[Operand], &[Operand]),
-    (ins, outs): (&[String], &[String]),
+    operands: (&[Operand], &[Operand]),
+    names: (&[String], &[String]),
 ) {
+    if across(body, reduction) {
+        return columns(text, body, reduction, operands, names);
+    }
+    let ((reads, writes), (ins, outs)) = (operands, names);
     let ty = scalar::memory(reduction.accumulator());
     let (rank, kept) = (body.shape.len(), body.shape.len() - reduction.dims);
     let _ = writeln!(text, "    %first = arith.constant 0 : index\n    %one = arith.constant 1 : index");
@@ -50,6 +58,63 @@ pub(crate) fn loops(
     }
     store(text, reduction, &writes[0], &outs[0], &format!("%sum{kept}"), true);
     text.push_str(&"    }\n".repeat(kept));
+}
+
+/// Whether more reads have neighbours in memory across sums than along them.
+fn across(body: &Elementwise, reduction: &Reduction) -> bool {
+    let Some(last) = (body.shape.len() - reduction.dims).checked_sub(1) else { return false };
+    let near = |dim: usize| body.reads.iter().filter(|read| read.strides[dim] == 1).count();
+    near(last) > near(body.shape.len() - 1)
+}
+
+/// The loops of sums whose neighbours in memory belong to other sums.
+fn columns(
+    text: &mut String,
+    body: &Elementwise,
+    reduction: &Reduction,
+    (reads, writes): (&[Operand], &[Operand]),
+    (ins, outs): (&[String], &[String]),
+) {
+    let ty = scalar::memory(reduction.accumulator());
+    let (rank, last) = (body.shape.len(), body.shape.len() - reduction.dims - 1);
+    let tile = format!("memref<{TILE}x{ty}>");
+    let _ = writeln!(
+        text,
+        "    %sums = memref.alloca() : {tile}\n    %first = arith.constant 0 : index\n    \
+         %one = arith.constant 1 : index\n    %tile = arith.constant {TILE} : index\n    \
+         %zero = arith.constant 0.0 : {ty}"
+    );
+    for (dim, size) in body.shape.iter().enumerate().skip(1) {
+        let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
+    }
+    let end = |dim: usize| if dim == 0 { "%rows".to_owned() } else { format!("%size{dim}") };
+    for dim in 0..last {
+        let _ = writeln!(text, "    scf.for %d{dim} = %first to {} step %one {{", end(dim));
+    }
+    let _ = writeln!(
+        text,
+        "    scf.for %block = %first to {0} step %tile {{\n    %left = arith.subi {0}, %block : index\n    \
+         %width = arith.minui %left, %tile : index\n    \
+         scf.for %j = %first to %width step %one {{\n      memref.store %zero, %sums[%j] : {tile}\n    }}",
+        end(last)
+    );
+    for dim in last + 1..rank {
+        let _ = writeln!(text, "    scf.for %d{dim} = %first to {} step %one {{", end(dim));
+    }
+    let each = format!(
+        "    scf.for %j = %first to %width step %one {{\n      %d{last} = arith.addi %block, %j : index\n      \
+         %sum = memref.load %sums[%j] : {tile}\n"
+    );
+    text.push_str(&each);
+    let value = element(text, body, reduction, reads, ins, true);
+    let _ = writeln!(
+        text,
+        "      %next = arith.addf %sum, {value} : {ty}\n      memref.store %next, %sums[%j] : {tile}\n    }}"
+    );
+    text.push_str(&"    }\n".repeat(rank - last - 1));
+    text.push_str(&each);
+    store(text, reduction, &writes[0], &outs[0], "%sum", true);
+    text.push_str(&"    }\n".repeat(last + 2));
 }
 
 /// The launch of a sum on a GPU: one block of one warp per sum.

@@ -164,7 +164,7 @@ impl Case {
         case
     }
 
-    /// The same with a sum or a mean over some trailing dimensions behind it; without calls, over an input in some order of dimensions.
+    /// The same with a sum or a mean over some dimensions behind it; without calls, over an input in some order of dimensions.
     fn summed(
         rng: &mut ChaCha8Rng,
         element: &'static str,
@@ -184,12 +184,19 @@ impl Case {
             0 => (json!({"x": 0}), "%x0".to_owned(), case.inputs[0].ty()),
             calls => (json!({"r": calls - 1}), format!("%r{}", calls - 1), case.result.ty()),
         };
-        let kept = rng.random_range(0..shape.len());
+        let rank = shape.len();
+        let cut = rng.random_range(0..rank);
+        // Trailing ones, leading ones (those of the gradient of a bias), or any.
+        let summed: Vec<usize> = match rng.random_range(0..3) {
+            0 => (cut..rank).collect(),
+            1 => (0..=cut).collect(),
+            _ => (0..rank).filter(|&dim| dim == cut || rng.random_bool(0.5)).collect(),
+        };
         // From the back they may be counted, too.
-        let dims: Vec<i64> = (kept..shape.len()).map(|dim| dim as i64 - shape.len() as i64).collect();
+        let dims: Vec<i64> = summed.iter().map(|&dim| dim as i64 - rank as i64).collect();
         let keep = rng.random_bool(0.5);
-        let mut left = shape[..kept].to_vec();
-        left.resize(if keep { shape.len() } else { kept }, 1);
+        let size = |dim: usize| if summed.contains(&dim) { 1 } else { shape[dim] };
+        let left: Vec<i64> = (0..rank).filter(|dim| keep || !summed.contains(dim)).map(size).collect();
         let (name, number) = (if mean { "mean.dim" } else { "sum.dim_IntList" }, operators.len());
         case.result = Tensor::dense(element, &left);
         let _ = writeln!(
@@ -251,9 +258,9 @@ fn cases() -> Vec<Case> {
         }
     }
     for element in ALL.split(' ') {
-        let long: [&[i64]; 2] = [&[3, 1031], &[20_000]];
+        let long: [&[i64]; 4] = [&[3, 1031], &[20_000], &[1031, 3], &[2, 300, 513]];
         for shape in SHAPES.into_iter().filter(|shape| !shape.is_empty()).chain(long) {
-            for length in 0..=2 {
+            for length in [0, 0, 1, 1, 2] {
                 let chain: Vec<usize> =
                     (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
                 let mean = WIDE.contains(element) && rng.random_bool(0.3);

@@ -2,12 +2,13 @@
 //!
 //! Views of inputs become strides. A view of an intermediate that keeps its row-major order is a renaming if everything is
 //! row-major: then the space is one line of elements. An operator that writes in place gives its operand a new meaning. A sum
-//! over trailing dimensions may end the body.
+//! may end the body.
 
 use std::collections::HashMap;
 
 use super::layout::{self, Layout};
-use super::{Element, Formula, Operand, Pointwise, Read, Reduction, Write, sum};
+use super::sum::{self, Sum};
+use super::{Element, Formula, Operand, Pointwise, Read, Reduction, Write};
 use crate::ops::{AtenOp, NodeOp};
 use crate::raw::Value;
 use crate::types::Tensor;
@@ -128,7 +129,7 @@ struct Reader<'c> {
     steps: Vec<Step>,
     step_in: Vec<Vec<i64>>,
     /// What is summed, in which shape.
-    sum: Option<(Source, Vec<i64>, Reduction)>,
+    sum: Option<(Source, Vec<i64>, Sum<'c>)>,
 }
 
 impl<'c> Reader<'c> {
@@ -141,10 +142,10 @@ impl<'c> Reader<'c> {
             self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Empty)));
             return Ok(());
         }
-        if let Some((operand, reduction)) = sum::of(call) {
-            let shape = Tensor::of(operand.ty()).ok_or("no tensor")?.shape;
-            let source = self.source(operand, &shape, operator)?;
-            if self.sum.replace((source, shape, reduction)).is_some() {
+        if let Some(sum) = sum::of(call) {
+            let shape = Tensor::of(sum.operand.ty()).ok_or("no tensor")?.shape;
+            let source = self.source(sum.operand, &shape, operator)?;
+            if self.sum.replace((source, shape, sum)).is_some() {
                 return Err(format!("'{operator}' is a second sum"));
             }
             self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Sum)));
@@ -232,8 +233,8 @@ impl<'c> Reader<'c> {
     }
 
     fn end(mut self, yielded: &[Value<'c>], overwrites: Option<usize>) -> Result<Elementwise, String> {
-        if let Some((source, shape, reduction)) = self.sum.take() {
-            return self.end_with_sum(yielded, overwrites, (source, &shape, reduction));
+        if let Some((source, shape, sum)) = self.sum.take() {
+            return self.end_with_sum(yielded, overwrites, (source, &shape, sum));
         }
         let mut writes = Vec::new();
         let mut write_in = Vec::new();
@@ -280,12 +281,12 @@ impl<'c> Reader<'c> {
         Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction: None })
     }
 
-    /// A body that yields nothing but a sum over the last dimensions of `space`.
+    /// A body that yields nothing but a sum over dimensions of `space`. In the iteration space these are the innermost ones.
     fn end_with_sum(
         mut self,
         yielded: &[Value<'c>],
         overwrites: Option<usize>,
-        (mut source, space, reduction): (Source, &[i64], Reduction),
+        (mut source, space, Sum { axes, reduction, .. }): (Source, &[i64], Sum<'c>),
     ) -> Result<Elementwise, String> {
         let [value] = *yielded else { return Err("it yields more than a sum".into()) };
         if overwrites.is_some() || !matches!(self.meanings.get(&storage(value)), Some(Meaning::Sum)) {
@@ -299,21 +300,23 @@ impl<'c> Reader<'c> {
         if self.read_in.iter().chain(&self.step_in).any(|shape| *shape != *space) {
             return Err("its steps have different shapes".into());
         }
-        let kept = space.len() - reduction.dims;
-        if space[kept..].contains(&0) {
+        let kept: Vec<usize> = (0..space.len()).filter(|axis| !axes.contains(axis)).collect();
+        let of = |axes: &[usize], all: &[i64]| axes.iter().map(|&axis| all[axis]).collect::<Vec<i64>>();
+        if of(&axes, space).contains(&0) {
             // The sum of nothing: nothing is read.
             self.reads.clear();
             self.steps.clear();
             source = Source::Number(0.0);
         }
         // Kept and summed dimensions are simplified apart, because the former stay outside of the latter.
-        let mut stored = tensor.strides;
-        stored.truncate(kept);
+        // With keepdim the summed dimensions are still there, of size 1.
+        let keeps = tensor.shape.len() == space.len();
+        let stored = if keeps { of(&kept, &tensor.strides) } else { tensor.strides };
         let mut outer: Vec<Vec<i64>> = vec![stored];
-        outer.extend(self.reads.iter().map(|read| read.strides[..kept].to_vec()));
-        let mut shape = layout::simplify(&space[..kept], &mut outer.iter_mut().collect::<Vec<_>>());
-        let mut inner: Vec<Vec<i64>> = self.reads.iter().map(|read| read.strides[kept..].to_vec()).collect();
-        let summed = layout::simplify(&space[kept..], &mut inner.iter_mut().collect::<Vec<_>>());
+        outer.extend(self.reads.iter().map(|read| of(&kept, &read.strides)));
+        let mut shape = layout::simplify(&of(&kept, space), &mut outer.iter_mut().collect::<Vec<_>>());
+        let mut inner: Vec<Vec<i64>> = self.reads.iter().map(|read| of(&axes, &read.strides)).collect();
+        let summed = layout::simplify(&of(&axes, space), &mut inner.iter_mut().collect::<Vec<_>>());
         for (read, (outer, inner)) in self.reads.iter_mut().zip(outer[1..].iter().zip(inner)) {
             read.strides = [outer.as_slice(), &inner].concat();
         }

@@ -1,4 +1,5 @@
-//! Sums and means over trailing dimensions, as the last call of a pointwise body.
+//! Sums and means over some dimensions, as the last call of a pointwise body: the trailing ones, as in a norm, the leading ones, as in the
+//! gradient of a bias, or any others.
 //!
 //! # Numerics
 //! A kernel adds in f32 (f64 for f64), in an order that is fixed for one kernel and not specified, and rounds once at the end;
@@ -8,7 +9,7 @@
 //! Numerical Algorithms*, 2nd edition, equation 4.4, with n for n - 1). They differ by twice that at most, and by the last
 //! rounding: half a unit in the last place each. A mean divides by n, which adds a rounding. A NaN stays one; so do infinities.
 //!
-//! Not here: other axes than the trailing ones, integers, means in f16 and bf16, anything behind the sum.
+//! Not here: integers, means in f16 and bf16, anything behind the sum.
 
 use super::Element;
 use crate::attrs::Arg;
@@ -34,9 +35,17 @@ impl Reduction {
     }
 }
 
-/// `sum` or `mean`, with its operand; `dims` are those of the operand. `None` when it is not one over trailing dimensions of a
-/// floating point tensor, in its own element type.
-pub(super) fn of<'c>(call: AtenOp<'c>) -> Option<(Value<'c>, Reduction)> {
+/// A sum that a call makes.
+#[derive(Clone, Debug)]
+pub(super) struct Sum<'c> {
+    pub operand: Value<'c>,
+    /// Which dimensions of the operand are summed, in order.
+    pub axes: Vec<usize>,
+    pub reduction: Reduction,
+}
+
+/// `sum` or `mean`; `None` when it is not one of a floating point tensor, in its own element type.
+pub(super) fn of(call: AtenOp<'_>) -> Option<Sum<'_>> {
     let (space, name, overload) = call.operator_parts()?;
     let mean = match (space, name, overload) {
         ("aten", "sum", "dim_IntList" | "default") => false,
@@ -69,10 +78,11 @@ pub(super) fn of<'c>(call: AtenOp<'c>) -> Option<(Value<'c>, Reduction)> {
     if axes.is_empty() {
         axes = (0..rank).collect();
     }
-    let trailing = axes.iter().rev().enumerate().all(|(place, &axis)| axis + place + 1 == rank);
-    if !trailing || axes.is_empty() {
+    axes.dedup();
+    if axes.is_empty() || axes.last().is_some_and(|&last| last >= rank) {
         return None;
     }
-    let count: i64 = tensor.shape[rank - axes.len()..].iter().product();
-    Some((operand, Reduction { dims: axes.len(), divisor: mean.then_some(count as f64), element }))
+    let count: i64 = axes.iter().map(|&axis| tensor.shape[axis]).product();
+    let reduction = Reduction { dims: axes.len(), divisor: mean.then_some(count as f64), element };
+    Some(Sum { operand, axes, reduction })
 }
