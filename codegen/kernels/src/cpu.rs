@@ -10,7 +10,7 @@ use std::process::Command;
 use rk_dialect::pointwise::Elementwise;
 
 use crate::emit::{self, Operand, Signature};
-use crate::{KernelError, llvm, mlir, reduce};
+use crate::{KernelError, llvm, mlir, reduce, rows};
 
 /// For which CPUs the code is: AVX2, FMA and F16C on x86-64 (what ATen's own kernels want), any AArch64.
 #[cfg(target_arch = "x86_64")]
@@ -76,6 +76,7 @@ pub fn function(request: &Request<'_>) -> String {
     let operands = (reads.as_slice(), writes.as_slice());
     match &body.reduction {
         Some(reduction) => reduce::loops(&mut text, body, reduction, operands, (&ins, &outs)),
+        None if body.row.is_some() => rows::loops(&mut text, body, operands, (&ins, &outs)),
         None => emit::generic(&mut text, body, operands, (&ins, &outs), true),
     }
     text.push_str("    return\n}\n");

@@ -17,7 +17,7 @@ use mlir_sys::*;
 use rk_dialect::pointwise::Elementwise;
 
 use crate::emit::{self, Signature};
-use crate::{KernelError, mlir, reduce};
+use crate::{KernelError, mlir, reduce, rows};
 
 /// Threads of a block.
 const THREADS: i64 = 256;
@@ -70,13 +70,13 @@ pub fn ptx(
     chip: Chip,
     libdevice: Option<&Path>,
 ) -> Result<Ptx, KernelError> {
-    let results = body.reduction.map_or(body.shape.len(), |reduction| body.shape.len() - reduction.dims);
+    let results = body.shape.len() - body.inner();
     if body.shape[..results].contains(&0) {
         return Err(KernelError::Unsupported("a kernel without elements is not launched".into()));
     }
     let rank = body.shape.len();
     let too_many = body.shape.iter().rev().skip(1).find(|&&size| size > MOST_BLOCKS);
-    if let Some(size) = too_many.filter(|_| body.reduction.is_none()) {
+    if let Some(size) = too_many.filter(|_| body.inner() == 0) {
         let message = format!("a dimension of {size} elements is more than a grid's {MOST_BLOCKS}");
         return Err(KernelError::Unsupported(message));
     }
@@ -89,11 +89,11 @@ pub fn ptx(
          gpu-map-parallel-loops{{mapping-policy=innermost-first}},convert-parallel-loops-to-gpu,",
         tiles.join(",")
     );
-    // A sum is a launch from the beginning.
+    // A sum, or a row, is a launch from the beginning.
     let outlining = format!(
         "builtin.module(func.func({}canonicalize,cse,gpu-launch-sink-index-computations),\
          lower-affine,gpu-kernel-outlining,canonicalize,cse)",
-        if body.reduction.is_none() { mapping.as_str() } else { "" },
+        if body.inner() == 0 { mapping.as_str() } else { "" },
     );
     let library = libdevice.map(|path| format!(" l={}", path.display())).unwrap_or_default();
     let lowering = format!(
@@ -154,6 +154,7 @@ pub fn function(body: &Elementwise, overwrites: Option<usize>, symbol: &str) -> 
     let operands = (reads.as_slice(), writes.as_slice());
     match &body.reduction {
         Some(reduction) => reduce::launch(&mut text, body, reduction, operands, (ins, outs))?,
+        None if body.row.is_some() => rows::launch(&mut text, body, operands, (ins, outs))?,
         None => emit::generic(&mut text, body, operands, (ins, outs), false),
     }
     text.push_str("    return\n}\n");

@@ -9,6 +9,7 @@
 //! | `elementary` | exp and tanh in f32 as arithmetic |
 //! | [`emit`] | the operands, indexing maps and the function around it |
 //! | `reduce` | the loops of a kernel that ends in a sum, instead of `linalg.generic` |
+//! | `rows` | the loops of a kernel that goes over each row several times |
 //! | [`cpu`] | linalg, loops, LLVM, an object file, a shared object that needs no MLIR to be loaded |
 //! | [`cuda`] | linalg, parallel loops, gpu, NVVM, PTX |
 //! | `mlir`, `llvm` | contexts and pipelines; the few functions of LLVM's C API |
@@ -29,6 +30,7 @@ pub mod emit;
 mod llvm;
 mod mlir;
 mod reduce;
+mod rows;
 mod scalar;
 
 pub use emit::{Buffer, Signature};

@@ -14,10 +14,10 @@ use crate::emit::Operand;
 use crate::{KernelError, scalar};
 
 /// Threads that make one sum.
-const WARP: i64 = 32;
+pub(crate) const WARP: i64 = 32;
 
 /// What a grid's x may be.
-const MOST_BLOCKS: i64 = i32::MAX as i64;
+pub(crate) const MOST_BLOCKS: i64 = i32::MAX as i64;
 
 /// Sums of a tile: 1 KiB of f32, which stays in the nearest cache.
 const TILE: i64 = 256;
@@ -176,7 +176,7 @@ pub(crate) fn launch(
 }
 
 /// Names the coordinates of element `index` of these dimensions `%d{from}`, `%d{from + 1}`, ...
-fn coordinates(text: &mut String, index: &str, sizes: &[i64], from: usize) {
+pub(crate) fn coordinates(text: &mut String, index: &str, sizes: &[i64], from: usize) {
     let mut rest = index.to_owned();
     for (place, size) in sizes.iter().enumerate().rev() {
         let dim = from + place;
@@ -243,6 +243,6 @@ fn cast(text: &mut String, name: &str, value: &str, operation: &str, from: Eleme
 }
 
 /// The indices of an operand.
-fn place(operand: &Operand) -> String {
+pub(crate) fn place(operand: &Operand) -> String {
     operand.dims.iter().map(|dim| format!("%d{dim}")).collect::<Vec<_>>().join(", ")
 }

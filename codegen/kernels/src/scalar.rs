@@ -10,31 +10,46 @@ use rk_dialect::pointwise::{Comparison, Element, Elementwise, Formula, Source, S
 /// Writes the steps; `loaded` are the names of the loaded elements, one per read. Returns the names of the steps' results.
 pub fn steps(text: &mut String, body: &Elementwise, loaded: &[String]) -> Vec<String> {
     let mut writer = Writer { text, next: 0 };
-    let mut reads = Vec::new();
-    for (read, name) in body.reads.iter().zip(loaded) {
-        reads.push(match read.element {
-            // In memory a boolean is a byte, as in libtorch.
-            Element::Bool => {
-                let zero = writer.op("i8", "arith.constant 0");
-                writer.plain(&format!("arith.cmpi ne, {name}, {zero} : i8"))
+    let mut results = vec![None; body.steps.len()];
+    let loaded: Vec<Option<String>> = loaded.iter().cloned().map(Some).collect();
+    writer.some_steps(body, &loaded, &vec![true; body.steps.len()], &mut results);
+    results.into_iter().flatten().collect()
+}
+
+impl Writer<'_> {
+    /// Writes the steps that are `wanted` and not there yet; their reads must be loaded.
+    pub(crate) fn some_steps(
+        &mut self,
+        body: &Elementwise,
+        loaded: &[Option<String>],
+        wanted: &[bool],
+        results: &mut [Option<String>],
+    ) {
+        let mut reads = Vec::new();
+        for (read, name) in body.reads.iter().zip(loaded) {
+            reads.push(match (read.element, name) {
+                // In memory a boolean is a byte, as in libtorch.
+                (Element::Bool, Some(name)) => {
+                    let zero = self.op("i8", "arith.constant 0");
+                    Some(self.plain(&format!("arith.cmpi ne, {name}, {zero} : i8")))
+                }
+                _ => name.clone(),
+            });
+        }
+        for (index, step) in body.steps.iter().enumerate() {
+            if !wanted[index] || results[index].is_some() {
+                continue;
             }
-            _ => name.clone(),
-        });
-    }
-    let mut results: Vec<String> = Vec::new();
-    for step in &body.steps {
-        let result = {
             let value = |source: &Source| match source {
-                Source::Read(index) => Some((reads[*index].clone(), body.reads[*index].element)),
-                Source::Step(index) => Some((results[*index].clone(), body.steps[*index].element)),
+                Source::Read(index) => reads[*index].clone().map(|name| (name, body.reads[*index].element)),
+                Source::Step(index) => results[*index].clone().map(|name| (name, body.steps[*index].element)),
                 Source::Number(_) => None,
             };
             let args: Vec<Option<(String, Element)>> = step.args.iter().map(value).collect();
-            writer.step(step, &args)
-        };
-        results.push(result);
+            let result = self.step(step, &args);
+            results[index] = Some(result);
+        }
     }
-    results
 }
 
 /// What is stored for a result: itself, or the byte of a boolean.
@@ -88,8 +103,8 @@ pub fn literal(number: f64, element: Element) -> String {
 }
 
 pub(crate) struct Writer<'a> {
-    text: &'a mut String,
-    next: usize,
+    pub(crate) text: &'a mut String,
+    pub(crate) next: usize,
 }
 
 impl Writer<'_> {
@@ -220,6 +235,8 @@ impl Writer<'_> {
                 binary(self, "arith.mulf", &left, b)
             }
             Formula::Sqrt => self.op(ty, &format!("math.sqrt {a}")),
+            Formula::Log => self.op(ty, &format!("math.log {a}")),
+            Formula::RowSum | Formula::RowMax => unreachable!("loops, see `rows`"),
             Formula::Exp => self.exponential(a, compute),
             Formula::Tanh if compute == Element::F32 => self.tanh(a),
             Formula::Tanh => self.op(ty, &format!("math.tanh {a}")),

@@ -45,7 +45,9 @@ def expected(case: dict, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         operator = getattr(getattr(torch.ops.aten, name), overload)
         values = [inputs[value["x"]] if "x" in value else results[value["r"]] for value in call["values"]]
         numbers = [number(text) for text in call["numbers"]]
-        if "dims" in call:
+        if "row" in call:
+            results.append(operator(*values, call["row"], values[0].dtype if len(values) > 1 else False))
+        elif "dims" in call:
             results.append(operator(values[0], call["dims"], call["keep"]))
         elif name in ("add", "sub") and overload == "Tensor":
             results.append(operator(*values, alpha=numbers[0]))
@@ -115,6 +117,43 @@ def sum_difference(ours: torch.Tensor, theirs: torch.Tensor, summed: torch.Tenso
     return f"{int(wrong.sum())} of {wrong.numel()} differ, first at {at}: {ours[at].item()!r}, ATen {theirs[at].item()!r}"
 
 
+def rows_difference(ours: torch.Tensor, theirs: torch.Tensor, values: list[torch.Tensor], call: dict) -> str:
+    """As `difference`, for a call on rows: the sum of the bounds of `dialect/src/pointwise/rows.rs`, for us and for ATen."""
+    wide = torch.float64 if ours.dtype == torch.float64 else torch.float32
+    unit, terms = torch.finfo(wide).eps / 2, ours.shape[-1]
+    name = call["operator"].split(".")[0]
+    x = [value.double() for value in values]
+    if name in ("_softmax", "_log_softmax"):
+        most = x[0].amax(-1, keepdim=True) if terms else x[0]
+        below = most - x[0]
+        y = torch.exp(-below) / torch.exp(-below).sum(-1, keepdim=True)
+        counted = below.clamp(max=104).amax(-1, keepdim=True) if terms else below
+        if name == "_softmax":
+            bound = 2 * (terms + counted + 16) * unit * y
+        else:
+            bound = 2 * ((terms + counted + 24) * unit + 2 * unit * below)
+        may_overflow = torch.zeros_like(y, dtype=torch.bool)
+    else:
+        g, y = x
+        weight = y if name == "_softmax_backward_data" else torch.exp(y)
+        product = g * y if name == "_softmax_backward_data" else g
+        total = product.abs().sum(-1, keepdim=True)
+        bound = 2 * (terms + 16) * unit * (product.abs() + weight.abs() * total)
+        # A product or a partial sum that overflows does so in any order, but perhaps not to the same infinity.
+        limit = torch.finfo(wide).max
+        may_overflow = (total.abs() >= limit) | (weight.abs() * total >= limit) | (weight.abs() >= limit)
+    result = torch.finfo(ours.dtype)
+    bound = bound + result.eps * theirs.double().abs() + result.smallest_normal * result.eps
+    bound = bound + torch.finfo(wide).smallest_normal * 2  # of products and quotients below the smallest normal number
+    near = (ours.double() - theirs.double()).abs() <= bound
+    same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+    wrong = ~(near | same | may_overflow)
+    if ours.shape == theirs.shape and not wrong.any():
+        return ""
+    at = tuple(wrong.nonzero()[0].tolist())
+    return f"{int(wrong.sum())} of {wrong.numel()} differ, first at {at}: {ours[at].item()!r}, ATen {theirs[at].item()!r}"
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     library = ctypes.CDLL(str(folder / "kernels.so"))
@@ -124,7 +163,10 @@ def main() -> None:
     for case in cases:
         inputs = [tensor(spec, generator) for spec in case["inputs"]]
         results, ours, last = expected(case, inputs), launched(case, library, inputs), case["calls"][-1]
-        if "dims" in last:
+        if "row" in last:
+            values = [inputs[value["x"]] if "x" in value else results[value["r"] + 1] for value in last["values"]]
+            found = rows_difference(ours, results[-1], values, last)
+        elif "dims" in last:
             found = sum_difference(ours, results[-1], results[-2], last)
         else:
             found = difference(ours, results[-1], case["ulps"])

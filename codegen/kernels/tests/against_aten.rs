@@ -52,6 +52,9 @@ const OPERATORS: [(&str, &str, &str, &str, &str); 32] = [
     ("tanh.default", "x", "", WIDE, "x"),
     ("sigmoid.default", "x", "", WIDE, "x"),
 ];
+/// Calls on the last dimension, with their tensor operands.
+const ROWS: [(&str, usize); 4] =
+    [("_softmax", 1), ("_log_softmax", 1), ("_softmax_backward_data", 2), ("_log_softmax_backward_data", 2)];
 const ALL: &str = "f32 f64 bf16 f16";
 const WIDE: &str = "f32 f64";
 
@@ -209,6 +212,49 @@ impl Case {
         case
     }
 
+    /// The same with a call on rows behind it; its backward forms read a second tensor.
+    fn rows(
+        rng: &mut ChaCha8Rng,
+        element: &'static str,
+        shape: &[i64],
+        operators: &[usize],
+        (name, operands): (&str, usize),
+    ) -> Self {
+        let mut case = Self::new(rng, element, shape, operators);
+        let (mut names, mut types, mut values) = (vec![], vec![], vec![]);
+        for index in 0..operands {
+            if index == 0 && !operators.is_empty() {
+                names.push(format!("%r{}", operators.len() - 1));
+                types.push(case.result.ty());
+                values.push(json!({"r": operators.len() - 1}));
+                continue;
+            }
+            let mut tensor = Tensor::dense(element, shape);
+            if rng.random_bool(0.3) {
+                tensor.strides = transposed(shape);
+            }
+            names.push(format!("%x{}", case.inputs.len()));
+            types.push(tensor.ty());
+            values.push(json!({"x": case.inputs.len()}));
+            case.inputs.push(tensor);
+        }
+        let dim = if rng.random_bool(0.5) { -1 } else { shape.len() as i64 - 1 };
+        case.result = Tensor::dense(element, shape);
+        let _ = writeln!(
+            case.body,
+            "%r{} = rk.aten \"aten.{name}.default\"({}, {dim}, {}) : ({}) -> {}",
+            operators.len(),
+            names.join(", "),
+            if operands == 1 { "false" } else { "6" },
+            types.join(", "),
+            case.result.ty()
+        );
+        case.calls.push(
+            json!({"operator": format!("{name}.default"), "values": values, "numbers": [], "row": dim}),
+        );
+        case
+    }
+
     fn node(&self, number: usize) -> String {
         let inputs: Vec<String> =
             self.inputs.iter().enumerate().map(|(index, one)| format!("%x{index}: {}", one.ty())).collect();
@@ -265,6 +311,13 @@ fn cases() -> Vec<Case> {
                     (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
                 let mean = WIDE.contains(element) && rng.random_bool(0.3);
                 cases.push(Case::summed(&mut rng, element, shape, &chain, mean));
+            }
+            for call in ROWS.into_iter().filter(|(name, _)| *name != "_log_softmax" || WIDE.contains(element))
+            {
+                let chain: Vec<usize> = (0..rng.random_range(0..=2))
+                    .map(|_| *links(element).choose(&mut rng).expect("not empty"))
+                    .collect();
+                cases.push(Case::rows(&mut rng, element, shape, &chain, call));
             }
         }
     }

@@ -212,6 +212,40 @@ fn every_sum_assembles_for_both_chips() {
 }
 
 #[test]
+fn every_call_on_rows_assembles_for_both_chips() {
+    let Some(nvidia) = nvidia() else { return };
+    let libdevice = nvidia.join("lib/libdevice.10.bc");
+    let mut text = String::new();
+    for (number, (ty, call, operands)) in [
+        ("f32", "_softmax.default\"(%p, -1, false)", 1),
+        ("f32", "_log_softmax.default\"(%p, 2, false)", 1),
+        ("f16", "_softmax_backward_data.default\"(%p, %y, -1, 5)", 2),
+        ("bf16", "_log_softmax_backward_data.default\"(%p, %y, -1, 15)", 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let t = format!("tensor<6x5x70x{ty}>");
+        let types = vec![t.as_str(); operands].join(", ");
+        text.push_str(&format!(
+            "rk.node @n{number} {{ ^bb0(%x: {t}, %y: {t}):
+               %p = rk.aten \"aten.mul.Tensor\"(%x, %y) : ({t}, {t}) -> {t}
+               %s = rk.aten \"aten.{call} : ({types}) -> {t} rk.yield %s : {t} }}\n"
+        ));
+    }
+    for body in bodies(&text) {
+        assert!(body.row == Some(1) && !body.is_exact(), "{body:?}");
+        for chip in [Chip::Sm80, Chip::Sm90] {
+            let made = ptx(&body, None, "k", chip, Some(&libdevice)).expect("PTX");
+            assert_eq!((made.grid, made.block), ([30, 1, 1], [32, 1, 1]), "a warp for each row");
+            assert_eq!(made.text.matches("shfl.sync").count() % 5, 0, "{}", made.text);
+            assert!((0..3).all(|buffer| made.parameters.contains(&buffer)), "{:?}", made.parameters);
+            assemble(&nvidia, chip, &made.text);
+        }
+    }
+}
+
+#[test]
 fn nothing_is_contracted_in_ptx() {
     let text = CHAIN.replace("mul_.Tensor\"(%s, 0.1)", "mul_.Tensor\"(%s, %b)").replace(
         "(0) : (tensor<37x19xf32>) -> tensor<37x19xf32>\n  %r",

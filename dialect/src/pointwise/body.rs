@@ -50,6 +50,8 @@ pub struct Elementwise {
     pub writes: Vec<Write>,
     /// With it, the only write gets the sum of its source over the innermost dimensions, in which it has stride 0.
     pub reduction: Option<Reduction>,
+    /// With it, steps that reduce take the innermost dimensions, so many of them.
+    pub row: Option<usize>,
 }
 
 /// The first name of a storage that operators have written to in place: what `%y = relu_(%x)` gives is `%x`.
@@ -66,7 +68,7 @@ pub fn storage(value: Value<'_>) -> Value<'_> {
 
 /// What a value of the body is.
 #[derive(Clone, Debug)]
-enum Meaning {
+pub(super) enum Meaning {
     /// A view of an input.
     Input(Layout),
     /// The result of a step, with this shape.
@@ -105,13 +107,33 @@ impl Elementwise {
 
     /// Whether a kernel of it gives ATen's bits on the CPU.
     pub fn is_exact(&self) -> bool {
-        self.ulps() == 0 && self.reduction.is_none()
+        self.ulps() == 0 && self.inner() == 0
     }
 
     /// The largest distance from ATen's result in units in the last place of one step; 0 is bit-equal. For a sum there is no
     /// such number: its error is relative to what is summed, not to the result.
     pub fn ulps(&self) -> u32 {
         self.steps.iter().map(|step| step.formula.ulps()).max().unwrap_or(0)
+    }
+
+    /// How many of the innermost dimensions one result, or one row, is made of; 0 where every element is on its own.
+    pub fn inner(&self) -> usize {
+        self.reduction.map(|reduction| reduction.dims).or(self.row).unwrap_or(0)
+    }
+
+    /// Per step, whether its value is that of a whole row.
+    pub fn of_rows(&self) -> Vec<bool> {
+        let mut of_rows: Vec<bool> = Vec::new();
+        for step in &self.steps {
+            let whole = |source: &Source| match source {
+                Source::Read(_) => false,
+                Source::Step(index) => of_rows[*index],
+                Source::Number(_) => true,
+            };
+            let of_row = step.formula.is_reduction() || (self.row.is_some() && step.args.iter().all(whole));
+            of_rows.push(of_row);
+        }
+        of_rows
     }
 
     /// Number of elements of the iteration space.
@@ -121,13 +143,15 @@ impl Elementwise {
 }
 
 #[derive(Default)]
-struct Reader<'c> {
-    meanings: HashMap<Value<'c>, Meaning>,
+pub(super) struct Reader<'c> {
+    pub(super) meanings: HashMap<Value<'c>, Meaning>,
     reads: Vec<Read>,
     /// The shape in which a read or a step was made.
     read_in: Vec<Vec<i64>>,
-    steps: Vec<Step>,
-    step_in: Vec<Vec<i64>>,
+    pub(super) steps: Vec<Step>,
+    pub(super) step_in: Vec<Vec<i64>>,
+    /// The shape of what is taken row by row.
+    pub(super) row: Option<Vec<i64>>,
     /// What is summed, in which shape.
     sum: Option<(Source, Vec<i64>, Sum<'c>)>,
 }
@@ -149,6 +173,9 @@ impl<'c> Reader<'c> {
                 return Err(format!("'{operator}' is a second sum"));
             }
             self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Sum)));
+            return Ok(());
+        }
+        if self.rows(call)? {
             return Ok(());
         }
         let pointwise =
@@ -209,7 +236,12 @@ impl<'c> Reader<'c> {
     }
 
     /// Where a value is found by a step over `space`.
-    fn source(&mut self, value: Value<'c>, space: &[i64], operator: &str) -> Result<Source, String> {
+    pub(super) fn source(
+        &mut self,
+        value: Value<'c>,
+        space: &[i64],
+        operator: &str,
+    ) -> Result<Source, String> {
         match self.meanings.get(&storage(value)) {
             Some(Meaning::Input(layout)) => {
                 let strides = layout.broadcast(space);
@@ -252,6 +284,9 @@ impl<'c> Reader<'c> {
         }
         let space = write_in.first().cloned().ok_or("it yields nothing")?;
         let spaces = || self.read_in.iter().chain(&self.step_in).chain(&write_in);
+        if self.row.is_some() && spaces().any(|shape| *shape != space) {
+            return Err("its steps have different shapes".into());
+        }
         let shape = if spaces().all(|shape| *shape == space) {
             space
         } else {
@@ -272,13 +307,28 @@ impl<'c> Reader<'c> {
         let rows = writes.iter_mut().map(|write| &mut write.strides);
         let mut rows: Vec<&mut Vec<i64>> =
             rows.chain(self.reads.iter_mut().map(|read| &mut read.strides)).collect();
-        let shape = layout::simplify(&shape, &mut rows);
+        let (shape, row) = match self.row {
+            Some(_) if shape.contains(&0) => {
+                rows.iter_mut().for_each(|row| **row = vec![1, 1]);
+                (vec![0, 1], Some(1))
+            }
+            // Rows stay the innermost dimension, wherever their elements lie.
+            Some(_) => {
+                let (&length, outer) = shape.split_last().ok_or("a number has no rows")?;
+                let last: Vec<i64> = rows.iter_mut().filter_map(|row| row.pop()).collect();
+                let mut shape = layout::simplify(outer, &mut rows);
+                shape.push(length);
+                rows.iter_mut().zip(last).for_each(|(row, stride)| row.push(stride));
+                (shape, Some(1))
+            }
+            None => (layout::simplify(&shape, &mut rows), None),
+        };
         // An element that is overwritten must be read by the same index only, before it is written.
         let aside = |read: &&Read| read.offset != 0 || read.strides != writes[0].strides;
         if self.reads.iter().filter(|read| Some(read.input) == overwrites).find(aside).is_some() {
             return Err("it reads what it overwrites in another order".into());
         }
-        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction: None })
+        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction: None, row })
     }
 
     /// A body that yields nothing but a sum over dimensions of `space`. In the iteration space these are the innermost ones.
@@ -288,6 +338,9 @@ impl<'c> Reader<'c> {
         overwrites: Option<usize>,
         (mut source, space, Sum { axes, reduction, .. }): (Source, &[i64], Sum<'c>),
     ) -> Result<Elementwise, String> {
+        if self.row.is_some() {
+            return Err("a sum behind rows".into());
+        }
         let [value] = *yielded else { return Err("it yields more than a sum".into()) };
         if overwrites.is_some() || !matches!(self.meanings.get(&storage(value)), Some(Meaning::Sum)) {
             return Err("it yields something else than its sum".into());
@@ -325,6 +378,6 @@ impl<'c> Reader<'c> {
         let reduction = Some(Reduction { dims: summed.len(), ..reduction });
         shape.extend(summed);
         let writes = vec![Write { source, strides, element }];
-        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction })
+        Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction, row: None })
     }
 }

@@ -20,6 +20,7 @@
 //! | `sigmoid_backward` | (g · (1 - y)) · y (f32, f64) | equal |
 //! | `sqrt` | rounded correctly; MKL's, in libtorch, is not (f32, f64) | 1 ulp |
 //! | `exp`, `tanh`, `sigmoid` | in f32 polynomials, 1, 2 and 3 ulp from the exact value; in f64 libm's or libdevice's | 4 ulp |
+//! | `_softmax`, `_log_softmax` and their `_backward_data`, of the last dimension | as one loop after the other over a row | see `rows.rs` |
 //! | `sum`, `mean`, as the last call | in any order, in f32 or f64 (`sum.rs`) | 2 n u / (1 - n u) · Σ\|x\| |
 //!
 //! *Equal* is bit for bit, except in a NaN: its sign and payload are not specified, as in ATen, where they depend on whether an
@@ -36,6 +37,7 @@
 
 mod body;
 mod layout;
+mod rows;
 mod sum;
 #[cfg(test)]
 mod tests;
@@ -158,14 +160,25 @@ pub enum Formula {
     Exp,
     Tanh,
     Sigmoid,
+    /// Only inside of calls on rows.
+    Log,
+    /// Of a row; see `rows.rs`.
+    RowSum,
+    /// Of a row; NaN if one element is.
+    RowMax,
 }
 
 impl Formula {
+    /// Whether it takes a whole row.
+    pub fn is_reduction(self) -> bool {
+        matches!(self, Self::RowSum | Self::RowMax)
+    }
+
     /// The largest distance from ATen's result on the CPU in units in the last place; 0 is bit-equal.
     pub fn ulps(self) -> u32 {
         match self {
             Self::Sqrt => 1,
-            Self::Exp | Self::Tanh | Self::Sigmoid => 4,
+            Self::Exp | Self::Tanh | Self::Sigmoid | Self::Log => 4,
             _ => 0,
         }
     }

@@ -15,8 +15,9 @@
 //! more memory than holding its result did (next neighbours hold both anyway). A node with several readers is merged into each, where holding its operands is free
 //! because they live that long anyway: it is computed again there, which costs no memory traffic.
 //!
-//! A sum or mean over trailing dimensions takes in the nodes that it reads, too, and ends its kernel; its order of additions is not
-//! ATen's, so only without `exact`.
+//! A sum or mean takes in the nodes that it reads, too, and ends its kernel; its order of additions is not ATen's, so only without `exact`.
+//! So do softmax and log-softmax over the last dimension and their backward forms, which also go in front of others; one such call in a
+//! kernel, and not computed twice for several readers.
 //!
 //! With `times=FILE`, of a fused step in which every kernel was timed beside the calls that it stands for (`rk-run --times`), a kernel that
 //! was slower is not made: its nodes stay apart, but for merges that spare memory, because the result would have been kept for longer than
@@ -156,7 +157,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
     fn merge(&mut self, place: usize) -> Option<()> {
         let (run, node) = self.runs[place]?;
         let [result] = run.outputs().try_into().ok()?;
-        self.pointwise(node)?;
+        let rows = self.pointwise(node)?.row.is_some();
         if run.inputs().iter().any(|input| self.changed.contains(input)) {
             return None;
         }
@@ -172,7 +173,8 @@ impl<'a, 'c> Fusion<'a, 'c> {
         });
         // With nothing in between, operands and result meet in memory anyway.
         let adjacent = self.runs[place + 1..last].iter().all(Option::is_none);
-        let fits = held == 0 || (readers.len() == 1 && (adjacent || (same_pass && held <= saved)));
+        let fits = (held == 0 && !(rows && readers.len() > 1))
+            || (readers.len() == 1 && (adjacent || (same_pass && held <= saved)));
         if !fits {
             return None;
         }

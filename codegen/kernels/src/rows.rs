@@ -1,0 +1,202 @@
+//! Kernels that go over each row several times: once for every sum or maximum, and once to write.
+//!
+//! What a pass over the row needs is computed from the reads again; the row lies in the nearest cache by then, so memory is read once, and
+//! nothing is held but one number for each sum. What is the same for the whole row is computed between the passes. On a GPU a warp
+//! has a row: its threads take every 32nd element and exchange what they have by shuffles.
+
+use std::fmt::Write as _;
+
+use rk_dialect::pointwise::{Element, Elementwise, Formula, Source};
+
+use crate::KernelError;
+use crate::emit::Operand;
+use crate::reduce::{MOST_BLOCKS, WARP, coordinates, place};
+use crate::scalar::{self, Writer};
+
+/// How a pass over the elements of a row is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    /// One after the other, over rows that the operands are cut to.
+    Cpu,
+    /// By the threads of a warp.
+    Warp,
+}
+
+/// The loops on the CPU, over `%rows` rows.
+pub(crate) fn loops(
+    text: &mut String,
+    body: &Elementwise,
+    operands: (&[Operand], &[Operand]),
+    names: (&[String], &[String]),
+) {
+    let kept = body.shape.len() - body.inner();
+    let _ = writeln!(text, "    %first = arith.constant 0 : index\n    %step = arith.constant 1 : index");
+    for (dim, size) in body.shape.iter().enumerate().skip(1) {
+        let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
+    }
+    for dim in 0..kept {
+        let end = if dim == 0 { "%rows".to_owned() } else { format!("%size{dim}") };
+        let _ = writeln!(text, "    scf.for %d{dim} = %first to {end} step %step {{");
+    }
+    Rows { writer: Writer { text, next: 0 }, body, operands, names, place: Where::Cpu }.write();
+    text.push_str(&"    }\n".repeat(kept));
+}
+
+/// The launch on a GPU: one block of one warp per row.
+///
+/// # Errors
+/// [`KernelError::Unsupported`] for f64, whose shuffles NVVM does not have, and for more rows than a grid has blocks.
+pub(crate) fn launch(
+    text: &mut String,
+    body: &Elementwise,
+    operands: (&[Operand], &[Operand]),
+    names: (&[String], &[String]),
+) -> Result<(), KernelError> {
+    if body.steps.iter().any(|step| step.formula.is_reduction() && step.element == Element::F64) {
+        return Err(KernelError::Unsupported("a sum in f64 has no kernel for a GPU".into()));
+    }
+    let (outer, row) = body.shape.split_at(body.shape.len() - body.inner());
+    let blocks: i64 = outer.iter().product();
+    if blocks > MOST_BLOCKS {
+        let message = format!("{blocks} rows are more than a grid's {MOST_BLOCKS} blocks");
+        return Err(KernelError::Unsupported(message));
+    }
+    let _ = writeln!(
+        text,
+        "    %blocks = arith.constant {blocks} : index\n    %lanes = arith.constant {WARP} : index\n    \
+         %one = arith.constant 1 : index\n    \
+         gpu.launch blocks(%bx, %by, %bz) in (%gx = %blocks, %gy = %one, %gz = %one) \
+         threads(%tx, %ty, %tz) in (%lx = %lanes, %ly = %one, %lz = %one) {{\n    \
+         %step = arith.constant {WARP} : index\n    %size{} = arith.constant {} : index\n    \
+         %width = arith.constant {WARP} : i32",
+        outer.len(),
+        row.iter().product::<i64>()
+    );
+    coordinates(text, "%bx", outer, 0);
+    Rows { writer: Writer { text, next: 0 }, body, operands, names, place: Where::Warp }.write();
+    text.push_str("    gpu.terminator\n    }\n");
+    Ok(())
+}
+
+struct Rows<'a> {
+    writer: Writer<'a>,
+    body: &'a Elementwise,
+    operands: (&'a [Operand], &'a [Operand]),
+    names: (&'a [String], &'a [String]),
+    place: Where,
+}
+
+impl Rows<'_> {
+    /// One row, at the coordinates of its outer dimensions.
+    fn write(mut self) {
+        let body = self.body;
+        let of_rows = body.of_rows();
+        let mut known: Vec<Option<String>> = vec![None; body.steps.len()];
+        for (index, step) in body.steps.iter().enumerate().filter(|(index, _)| of_rows[*index]) {
+            if step.formula.is_reduction() {
+                known[index] = Some(self.reduce(index, &known));
+            } else {
+                let only: Vec<bool> = (0..body.steps.len()).map(|other| other == index).collect();
+                self.writer.some_steps(body, &vec![None; body.reads.len()], &only, &mut known);
+            }
+        }
+        let ends: Vec<&Source> = body.writes.iter().map(|write| &write.source).collect();
+        self.open("");
+        let results = self.elements(&ends, &known);
+        let (writes, outs) = (self.operands.1, self.names.1);
+        for (output, (write, operand)) in body.writes.iter().zip(writes).enumerate() {
+            let Source::Step(step) = write.source else { unreachable!("written by a step") };
+            let value = results[step].clone().unwrap_or_default();
+            let value = scalar::stored(self.writer.text, &value, write.element, output);
+            let ty = operand.ty(self.place == Where::Cpu);
+            let _ = writeln!(
+                self.writer.text,
+                "      memref.store {value}, {}[{}] : {ty}",
+                outs[output],
+                place(operand)
+            );
+        }
+        self.writer.text.push_str("    }\n");
+    }
+
+    /// A sum or a maximum over the row. Returns its name.
+    fn reduce(&mut self, index: usize, known: &[Option<String>]) -> String {
+        let step = &self.body.steps[index];
+        let ty = scalar::memory(step.element);
+        let (operation, start) = match step.formula {
+            Formula::RowMax => ("arith.maximumf", f64::NEG_INFINITY),
+            _ => ("arith.addf", 0.0),
+        };
+        // On the CPU the additions alone may be reassociated, else LLVM could not vectorize them.
+        let flags = match (self.place, step.formula) {
+            (Where::Cpu, Formula::RowSum) => " fastmath<reassoc>",
+            _ => "",
+        };
+        let start = self.writer.number(start, step.element);
+        let _ = write!(self.writer.text, "    %part{index} =");
+        self.open(&format!(" iter_args(%acc{index} = {start}) -> ({ty})"));
+        let results = self.elements(&[&step.args[0]], known);
+        let Source::Step(summed) = step.args[0] else { unreachable!("a step is reduced") };
+        let value = results[summed].clone().unwrap_or_default();
+        let _ = writeln!(
+            self.writer.text,
+            "      %next{index} = {operation} %acc{index}, {value}{flags} : {ty}\n      \
+             scf.yield %next{index} : {ty}\n    }}"
+        );
+        let mut whole = format!("%part{index}");
+        if self.place == Where::Warp {
+            for distance in [16, 8, 4, 2, 1] {
+                let by = self.writer.op("i32", &format!("arith.constant {distance}"));
+                let _ = writeln!(
+                    self.writer.text,
+                    "    %other{index}_{distance}, %valid{index}_{distance} = gpu.shuffle xor {whole}, {by}, %width : f32"
+                );
+                whole = self.writer.op(ty, &format!("{operation} {whole}, %other{index}_{distance}"));
+            }
+        }
+        whole
+    }
+
+    /// Opens a loop over the elements of the row, which the caller closes.
+    fn open(&mut self, carried: &str) {
+        let (outer, row) = self.body.shape.split_at(self.body.shape.len() - self.body.inner());
+        let dim = outer.len();
+        let text = &mut *self.writer.text;
+        match self.place {
+            Where::Cpu => {
+                let _ = writeln!(text, "    scf.for %d{dim} = %first to %size{dim} step %step{carried} {{");
+            }
+            Where::Warp => {
+                let _ = writeln!(text, "    scf.for %at = %tx to %size{dim} step %step{carried} {{");
+                coordinates(text, "%at", row, dim);
+            }
+        }
+    }
+
+    /// Inside of a loop: what `ends` need of this element. Returns the names of the steps' results.
+    fn elements(&mut self, ends: &[&Source], known: &[Option<String>]) -> Vec<Option<String>> {
+        let body = self.body;
+        let (mut steps, mut reads) = (vec![false; body.steps.len()], vec![false; body.reads.len()]);
+        let mut left: Vec<Source> = ends.iter().map(|&&source| source).collect();
+        while let Some(source) = left.pop() {
+            match source {
+                Source::Read(read) => reads[read] = true,
+                Source::Step(step) if !steps[step] && known[step].is_none() => {
+                    steps[step] = true;
+                    left.extend(&body.steps[step].args);
+                }
+                _ => {}
+            }
+        }
+        let mut loaded = vec![None; body.reads.len()];
+        for index in (0..body.reads.len()).filter(|&index| reads[index]) {
+            let operand = &self.operands.0[index];
+            let (at, ty) = (place(operand), operand.ty(self.place == Where::Cpu));
+            loaded[index] =
+                Some(self.writer.plain(&format!("memref.load {}[{at}] : {ty}", self.names.0[index])));
+        }
+        let mut results = known.to_vec();
+        self.writer.some_steps(body, &loaded, &steps, &mut results);
+        results
+    }
+}
