@@ -13,6 +13,9 @@ use crate::emit::Operand;
 use crate::reduce::{MOST_BLOCKS, WARP, coordinates, place};
 use crate::scalar::{self, Writer};
 
+/// Maxima that are carried side by side on the CPU: LLVM vectorizes no maximum of numbers that may be NaN.
+const LANES: i64 = 16;
+
 /// How a pass over the elements of a row is written.
 #[derive(Clone, Copy, PartialEq)]
 enum Where {
@@ -30,6 +33,11 @@ pub(crate) fn loops(
     names: (&[String], &[String]),
 ) {
     let kept = body.shape.len() - body.inner();
+    if let Some(step) = body.steps.iter().find(|step| step.formula == Formula::RowMax) {
+        let _ =
+            writeln!(text, "    %lanes = memref.alloca() : memref<{LANES}x{}>", scalar::memory(step.element));
+    }
+    let _ = writeln!(text, "    %lane_count = arith.constant {LANES} : index");
     let _ = writeln!(text, "    %first = arith.constant 0 : index\n    %step = arith.constant 1 : index");
     for (dim, size) in body.shape.iter().enumerate().skip(1) {
         let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
@@ -123,15 +131,15 @@ impl Rows<'_> {
     fn reduce(&mut self, index: usize, known: &[Option<String>]) -> String {
         let step = &self.body.steps[index];
         let ty = scalar::memory(step.element);
+        if step.formula == Formula::RowMax && self.place == Where::Cpu {
+            return self.maximum(index, known);
+        }
         let (operation, start) = match step.formula {
-            Formula::RowMax => ("arith.maximumf", f64::NEG_INFINITY),
+            Formula::RowMax => ("arith.maxnumf", f64::NEG_INFINITY),
             _ => ("arith.addf", 0.0),
         };
         // On the CPU the additions alone may be reassociated, else LLVM could not vectorize them.
-        let flags = match (self.place, step.formula) {
-            (Where::Cpu, Formula::RowSum) => " fastmath<reassoc>",
-            _ => "",
-        };
+        let flags = if self.place == Where::Cpu { " fastmath<reassoc>" } else { "" };
         let start = self.writer.number(start, step.element);
         let _ = write!(self.writer.text, "    %part{index} =");
         self.open(&format!(" iter_args(%acc{index} = {start}) -> ({ty})"));
@@ -155,6 +163,59 @@ impl Rows<'_> {
             }
         }
         whole
+    }
+
+    /// A maximum over the row, in lanes: element i belongs to lane i modulo their number. What is not greater, a NaN too, changes nothing.
+    fn maximum(&mut self, index: usize, known: &[Option<String>]) -> String {
+        let step = &self.body.steps[index];
+        let (ty, source) = (scalar::memory(step.element), step.args[0]);
+        let lanes = format!("memref<{LANES}x{ty}>");
+        let dim = self.body.shape.len() - self.body.inner();
+        let whole = self.body.shape[dim] / LANES * LANES;
+        let least = self.writer.number(f64::NEG_INFINITY, step.element);
+        let _ = writeln!(
+            self.writer.text,
+            "    %whole = arith.constant {whole} : index\n    \
+             scf.for %j = %first to %lane_count step %step {{\n      memref.store {least}, %lanes[%j] : {lanes}\n    }}"
+        );
+        let loops = [
+            (
+                format!(
+                    "    scf.for %block = %first to %whole step %lane_count {{\n    \
+                     scf.for %j = %first to %lane_count step %step {{\n      %d{dim} = arith.addi %block, %j : index\n"
+                ),
+                "    }\n    }\n",
+            ),
+            (
+                format!(
+                    "    scf.for %d{dim} = %whole to %size{dim} step %step {{\n      \
+                     %j = arith.subi %d{dim}, %whole : index\n"
+                ),
+                "    }\n",
+            ),
+        ];
+        let Source::Step(taken) = source else { unreachable!("a step is reduced") };
+        for (begin, end) in loops {
+            self.writer.text.push_str(&begin);
+            let value = self.elements(&[&source], known)[taken].clone().unwrap_or_default();
+            let _ = writeln!(self.writer.text, "      %so_far = memref.load %lanes[%j] : {lanes}");
+            let greater = self.greater(&value, "%so_far", ty);
+            let _ = writeln!(self.writer.text, "      memref.store {greater}, %lanes[%j] : {lanes}\n{end}");
+        }
+        let _ = writeln!(
+            self.writer.text,
+            "    %most{index} = scf.for %j = %first to %lane_count step %step iter_args(%acc{index} = {least}) -> ({ty}) {{\n      \
+             %lane = memref.load %lanes[%j] : {lanes}"
+        );
+        let greater = self.greater("%lane", &format!("%acc{index}"), ty);
+        let _ = writeln!(self.writer.text, "      scf.yield {greater} : {ty}\n    }}");
+        format!("%most{index}")
+    }
+
+    /// The new number if it is greater than the old one, which is one instruction on x86-64.
+    fn greater(&mut self, new: &str, old: &str, ty: &str) -> String {
+        let test = self.writer.plain(&format!("arith.cmpf ogt, {new}, {old} : {ty}"));
+        self.writer.op(ty, &format!("arith.select {test}, {new}, {old}"))
     }
 
     /// Opens a loop over the elements of the row, which the caller closes.

@@ -164,7 +164,7 @@ pub enum Formula {
     Log,
     /// Of a row; see `rows.rs`.
     RowSum,
-    /// Of a row; NaN if one element is.
+    /// Of a row, of what is no NaN.
     RowMax,
 }
 

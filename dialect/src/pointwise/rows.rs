@@ -16,7 +16,7 @@
 //! | `_log_softmax_backward_data` | g - exp(y) · Σ g | (n + 8) u · (\|g\| + exp(y) Σ \|g\|) |
 //!
 //! (Sums as in `sum.rs`; the rest counts one rounding for each step.) ATen's own results are within the same bounds, with 16 u more where it
-//! takes its quicker exponential, so the two differ by the sum of both. A maximum is exact, and a NaN in a row makes the row NaN.
+//! takes its quicker exponential, so the two differ by the sum of both. A maximum is exact and passes over a NaN, which makes the row NaN through the sum.
 //!
 //! Not here: `_log_softmax` of f16 and bf16, where ATen rounds in between; other dimensions than the last one, results in another element type than the operand's.
 

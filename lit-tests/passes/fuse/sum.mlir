@@ -1,8 +1,8 @@
 // RUN: rk-opt %s --rk-fuse --rk-verify-stage | FileCheck %s
 // RUN: rk-opt %s --rk-fuse=exact=false --rk-verify-stage | FileCheck %s --check-prefix=LOOSE
 
-// A sum over trailing dimensions takes in the product that it reads, but only for those who do not insist on ATen's bits: its
-// order is another. A sum over leading dimensions, and what reads a sum, stay alone.
+// A sum takes in what it reads, over trailing dimensions or over leading ones, but only for those who do not insist on ATen's bits: its
+// order is another. What reads a sum stays alone.
 rk.node @product {
 ^bb0(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>):
   %h = rk.aten "aten.mul.Tensor"(%x, %y) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -45,9 +45,11 @@ func.func @step(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x1xf32>, t
 // LOOSE:      rk.node @rows attributes {rk.kernel} {
 // LOOSE:        rk.aten "aten.mul.Tensor"
 // LOOSE:        rk.aten "aten.sum.dim_IntList"
+// LOOSE:      rk.node @columns attributes {rk.kernel} {
+// LOOSE:        rk.aten "aten.sub.Tensor"
+// LOOSE:        rk.aten "aten.sum.dim_IntList"
 // LOOSE-NOT:  rk.kernel
 // LOOSE-LABEL: func.func @step
 // LOOSE-NEXT:   rk.run @rows(
 // LOOSE-NEXT:   rk.run @scaled
-// LOOSE-NEXT:   rk.run @difference
 // LOOSE-NEXT:   rk.run @columns

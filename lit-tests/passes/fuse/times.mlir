@@ -3,6 +3,7 @@
 // RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/slow.times --rk-verify-stage | FileCheck %s --check-prefix=SLOW
 // RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/slower.times --rk-verify-stage | FileCheck %s --check-prefix=APART
 // RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/other.times --rk-verify-stage | FileCheck %s --check-prefix=FAST
+// RUN: rk-opt %t/step.mlir "--rk-fuse=alone=true times=%t/alone.times" --rk-verify-stage | FileCheck %s --check-prefix=ALONE
 // RUN: not rk-opt %t/step.mlir --rk-fuse=times=%t/step.mlir 2>&1 | FileCheck %s --check-prefix=BAD
 
 // A kernel that was measured to be slower than its calls is not made. What is left of it may be another kernel, of `scale` and `shift`
@@ -20,6 +21,11 @@
 // APART: rk.node @shift {
 // APART: rk.node @cut {
 // APART: rk.node @late attributes {rk.kernel}
+// On its own a node is a kernel only where that was asked for, and was not slower.
+// ALONE: rk.node @scale attributes {rk.kernel}
+// ALONE: rk.node @shift {
+// ALONE: rk.node @cut {
+// ALONE: rk.node @fc {
 // BAD: error: rk-fuse: {{.*}}step.mlir: it does not begin with '# rk times 1:'
 
 //--- fast.times
@@ -37,6 +43,13 @@ fc	500
 shift	90	70	aten.mul.Tensor aten.add.Tensor
 cut	90	70	aten.mul.Tensor aten.add.Tensor aten.relu.default
 late	90	70	aten.neg.default aten.add.Tensor
+//--- alone.times
+# rk times 1: nanoseconds per node on cpu, 2 threads
+scale	70	90	aten.mul.Tensor
+shift	90	70	aten.add.Tensor
+shift	90	70	aten.mul.Tensor aten.add.Tensor
+cut	90	70	aten.relu.default
+cut	90	70	aten.mul.Tensor aten.add.Tensor aten.relu.default
 //--- other.times
 # rk times 1: of another network, in which nodes of these names were made of other calls
 cut	90	70	aten.mul.Tensor aten.relu.default

@@ -23,6 +23,9 @@
 //! was slower is not made: its nodes stay apart, but for merges that spare memory, because the result would have been kept for longer than
 //! until the next run. The choice is made once for the whole step, on a copy of it, so the same file gives the same nodes.
 //!
+//! With `alone` a node that nothing can be merged with runs as a kernel, too: the sum of a bias gradient, a softmax. With `times` again only
+//! where that was not slower.
+//!
 //! A call that writes in place becomes the one that does not, unless the whole chain overwrites the same storage.
 //!
 //! # Contract
@@ -60,6 +63,11 @@ pub static PASS: PassSpec = PassSpec {
             help: "only operators whose kernel gives ATen's bits; false: also those within a stated error",
         },
         OptionSpec {
+            name: "alone",
+            default: "false",
+            help: "whether nodes that are not merged with others run as kernels, too",
+        },
+        OptionSpec {
             name: "times",
             default: "",
             help: "file of `rk-run --times` of a fused step: kernels that are slower there than their calls are not made",
@@ -73,6 +81,7 @@ const MOST_TENSORS: usize = 8;
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let exact: bool = cx.parsed_option("exact")?;
+    let alone: bool = cx.parsed_option("alone")?;
     let times = Times::read(&cx.option("times")).map_err(|message| {
         Diagnostic::error(cx.module().location(), format!("{}: {message}", PASS.argument))
     })?;
@@ -82,6 +91,9 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         if step.stage() == Stage::Simplified {
             let mut fusion = Fusion::of(step, cx.module(), exact, &apart);
             fusion.run();
+            if alone {
+                fusion.mark_alone(&times);
+            }
             let fused = fusion.merges.iter().map(|merge| &merge.first).collect::<HashSet<_>>().len();
             Remark {
                 kind: RemarkKind::Passed,
@@ -150,6 +162,17 @@ impl<'a, 'c> Fusion<'a, 'c> {
     fn run(&mut self) {
         for place in (0..self.runs.len()).rev() {
             self.merge(place);
+        }
+    }
+
+    /// Makes kernels of the nodes that are not merged, but for those that were measured to be slower.
+    fn mark_alone(&self, times: &Times) {
+        for (_, node) in self.runs.iter().flatten() {
+            let body =
+                self.pointwise(*node).filter(|body| !body.steps.is_empty() || body.reduction.is_some());
+            if body.is_some() && !times.is_slower(node.symbol(), &choice::operators(*node)) {
+                node.op().set("rk.kernel", Attr::unit(self.step.op().context()));
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId};
 use crate::planning::Problem;
 use crate::{verify_schedule, views};
 
-/// How much longer the packer may search when its first layout misses the budget.
+/// How much longer the packer may search when its first layout misses the budget, or is too far above what is alive at the peak.
 const MORE_EFFORT: u64 = 20 * arena::EFFORT;
 
 /// Where everything lies. Steps count runs.
@@ -29,9 +29,12 @@ pub struct Placement {
     states: HashMap<NodeId, u64>,
 }
 
+/// Which part of the peak may be lost to gaps before the packer searches longer: a hundredth.
+const GAPS: u64 = 100;
+
 impl Placement {
     /// Packs a schedule: with the effort that the planner packed it with, if it did, so that its layout is found again;
-    /// otherwise with the usual one, and a larger one where that misses the budget.
+    /// otherwise with the usual one, and a larger one where that misses the budget or leaves gaps.
     ///
     /// # Errors
     /// A layout that the checker refuses, which is a bug.
@@ -47,8 +50,12 @@ impl Placement {
         let (graph, sequence) = (&problem.graph, schedule.sequence());
         let planned = verify_schedule::number(step, "rk.pack_effort");
         let mut packed: Option<Arena> = None;
+        let dense = |found: &Arena| {
+            found.size.0 - found.lower_bound.0.min(found.size.0) <= found.lower_bound.0 / GAPS
+        };
+        let fits = |found: &Arena| budget.is_none_or(|budget| found.size.0 <= budget);
         for effort in planned.into_iter().chain([arena::EFFORT, MORE_EFFORT]) {
-            if packed.as_ref().is_some_and(|found| budget.is_none_or(|budget| found.size.0 <= budget)) {
+            if packed.as_ref().is_some_and(|found| fits(found) && dense(found)) {
                 break;
             }
             let found = arena::pack_with(graph, &sequence, trace, Bytes(alignment), effort);

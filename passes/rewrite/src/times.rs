@@ -1,19 +1,17 @@
 //! Times of nodes that were measured in whole steps, as `rk-run --times` writes them.
 //!
 //! A line that begins with `#` says how they were measured; every other line is a node: its name and the nanoseconds of a run, and of a
-//! node with a generated kernel the nanoseconds of its calls instead, and the operators of these calls, between tabs.
+//! node with a generated kernel the nanoseconds of its calls instead, and the operators of these calls, between tabs. Files may be
+//! put behind one another: a node then has a line for each kernel that was made of it.
 
 use std::collections::HashMap;
 
 /// Nanoseconds of nodes by name.
 #[derive(Debug, Default)]
-pub struct Times(HashMap<String, Time>);
-
-#[derive(Debug)]
-struct Time {
-    run: u64,
-    /// Of a kernel: the calls that it stands for, and what they took.
-    calls: Option<(String, u64)>,
+pub struct Times {
+    runs: HashMap<String, u64>,
+    /// By node and operators: whether the kernel took longer than the calls.
+    slower: HashMap<(String, String), bool>,
 }
 
 /// How a file of this version begins.
@@ -36,41 +34,46 @@ impl Times {
         if !text.starts_with(HEAD) {
             return Err(format!("it does not begin with '{HEAD}'; rk-run --times writes such files"));
         }
-        let mut times = HashMap::new();
+        let mut times = Self::default();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
             let mut fields = line.split('\t');
             let name = fields.next().unwrap_or_default();
             let missing = || format!("line {}: no nanoseconds behind '{name}'", number + 1);
-            let run = fields.next().and_then(|field| field.parse().ok()).ok_or_else(missing)?;
-            let calls = match (fields.next(), fields.next()) {
-                (Some(time), Some(calls)) => Some((calls.to_owned(), time.parse().map_err(|_| missing())?)),
-                (None, _) => None,
+            let twice = || format!("line {}: '{name}' is there twice", number + 1);
+            let run: u64 = fields.next().and_then(|field| field.parse().ok()).ok_or_else(missing)?;
+            match (fields.next(), fields.next()) {
+                (Some(time), Some(calls)) => {
+                    let took: u64 = time.parse().map_err(|_| missing())?;
+                    if times.slower.insert((name.to_owned(), calls.to_owned()), run > took).is_some() {
+                        return Err(twice());
+                    }
+                    times.runs.insert(name.to_owned(), run);
+                }
+                (None, _) => {
+                    if times.runs.insert(name.to_owned(), run).is_some() {
+                        return Err(twice());
+                    }
+                }
                 _ => return Err(format!("line {}: no operators behind the time of the calls", number + 1)),
-            };
-            if times.insert(name.to_owned(), Time { run, calls }).is_some() {
-                return Err(format!("line {}: '{name}' is there twice", number + 1));
             }
         }
-        Ok(Self(times))
+        Ok(times)
     }
 
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.runs.is_empty()
     }
 
-    /// Nanoseconds of a node, if it was measured.
+    /// Nanoseconds of a node, if it was measured; of several kernels of its name those of the last line.
     pub fn of(&self, node: &str) -> Option<u64> {
-        self.0.get(node).map(|time| time.run)
+        self.runs.get(node).copied()
     }
 
     /// Whether the kernel of a node with these calls was measured to be slower than they are. Not so for other calls under its name,
     /// because then it was another kernel.
     pub fn is_slower(&self, node: &str, operators: &str) -> bool {
-        let time = self.0.get(node);
-        time.is_some_and(|time| {
-            time.calls.as_ref().is_some_and(|(calls, took)| calls == operators && time.run > *took)
-        })
+        self.slower.get(&(node.to_owned(), operators.to_owned())).copied().unwrap_or(false)
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn apart<'c>(cx: &PassContext<'c>, exact: bool, times: &Times) -> Res
 }
 
 /// The operators of a node, as `rk-run --times` lists them.
-fn operators(node: NodeOp<'_>) -> String {
+pub(super) fn operators(node: NodeOp<'_>) -> String {
     let operators: Vec<&str> = node.calls().into_iter().map(|call| call.operator()).collect();
     operators.join(" ")
 }
