@@ -124,6 +124,40 @@ fn a_sum_over_trailing_dimensions_keeps_them_apart() {
 }
 
 #[test]
+fn a_sum_over_leading_dimensions_puts_them_inside() {
+    let body = read(
+        r#"rk.node @n { ^bb0(%x: tensor<4x6x16xf32>): %s = rk.aten "aten.sum.dim_IntList"(%x, [0, 1], true, none) : (tensor<4x6x16xf32>) -> tensor<1x1x16xf32>
+          rk.yield %s : tensor<1x1x16xf32> }"#,
+    );
+    let body = body.expect("a sum");
+    assert_eq!(
+        (body.shape.as_slice(), body.reads[0].strides.as_slice()),
+        ([16, 24].as_slice(), [1, 16].as_slice())
+    );
+    assert_eq!(body.writes[0].strides, [1, 0]);
+}
+
+#[test]
+fn rows_stay_the_innermost_dimension() {
+    let softmax = |dim: i64, again: &str, last: &str| {
+        read(&format!(
+            r#"rk.node @n {{ ^bb0(%x: tensor<4x6x16xf32, #rk.strided<[1, 64, 4]>>):
+              %y = rk.aten "aten._softmax.default"(%x, {dim}, false) : (tensor<4x6x16xf32, #rk.strided<[1, 64, 4]>>) -> tensor<4x6x16xf32>
+              {again} rk.yield {last} : tensor<4x6x16xf32> }}"#
+        ))
+    };
+    let body = softmax(-1, "", "%y").expect("rows");
+    assert_eq!((body.shape.as_slice(), body.row), ([4, 6, 16].as_slice(), Some(1)));
+    assert_eq!(body.reads[0].strides, [1, 64, 4]);
+    let of_rows = body.of_rows().into_iter().filter(|of_row| *of_row).count();
+    assert_eq!((of_rows, body.is_exact()), (2, false), "a maximum and a sum");
+    assert!(softmax(1, "", "%y").expect_err("another dimension").contains("not pointwise"));
+    let again =
+        r#"%z = rk.aten "aten._softmax.default"(%y, 2, false) : (tensor<4x6x16xf32>) -> tensor<4x6x16xf32>"#;
+    assert!(softmax(2, again, "%z").expect_err("twice").contains("second call on rows"));
+}
+
+#[test]
 fn other_sums_are_no_kernels() {
     let refused = |call: &str, rest: &str| {
         let node = format!(
@@ -132,8 +166,6 @@ fn other_sums_are_no_kernels() {
         read(&node).expect_err("refused")
     };
     let end = "rk.yield %s : tensor<4xf32>";
-    let leading = r#""aten.sum.dim_IntList"(%x, [0], false, none) : (tensor<4x4xf32>) -> tensor<4xf32>"#;
-    assert!(refused(leading, end).contains("not pointwise"));
     let wide = r#""aten.sum.dim_IntList"(%h, [1], false, 6) : (tensor<4x4xf16>) -> tensor<4xf32>"#;
     assert!(refused(wide, end).contains("not pointwise"));
     let integers = r#""aten.sum.dim_IntList"(%i, [1], false, none) : (tensor<4x4xi64>) -> tensor<4xi64>"#;
