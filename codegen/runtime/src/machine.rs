@@ -21,11 +21,13 @@
 //!
 //! Not here: decisions (see `prepare`), where arguments come from (see `model`), comparison (see `compare`).
 
+mod train;
+
 use std::collections::BTreeMap;
 
 use rk_step::queue::Pace;
 use rk_step::{Account, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec, account};
-use rk_torch::{Arena, Counts, Device, Operator, Parked, Running, Slots, Value, memory};
+use rk_torch::{Arena, Counts, Device, Parked, Running, Slots, memory};
 use tch::Tensor;
 
 use crate::cuda::Driver;
@@ -234,23 +236,6 @@ impl Machine {
         };
         self.order = Some(streams::order(&self.step, sequence, pace)?);
         Ok(())
-    }
-
-    /// From now on every node is timed.
-    ///
-    /// # Errors
-    /// On a GPU, where the host sees only the queueing.
-    pub fn start_clock(&mut self) -> Result<(), RuntimeError> {
-        if self.device != Device::Cpu {
-            return Err(RuntimeError::Device("nodes of a step are timed on the CPU only".into()));
-        }
-        self.clock = Some(Clock::default());
-        Ok(())
-    }
-
-    /// What was timed since the clock was started, if it was.
-    pub fn stop_clock(&mut self) -> Option<Clock> {
-        self.clock.take()
     }
 
     /// The step that runs.
@@ -509,24 +494,5 @@ impl Machine {
     /// None for `i` in range.
     pub fn arg(&self, i: usize) -> Result<Option<Tensor>, RuntimeError> {
         Ok(self.slots.get(i)?)
-    }
-
-    /// One step of gradient descent on the trainable parameters: `param.add_(grad, alpha=-lr)`.
-    ///
-    /// # Errors
-    /// When a gradient does not fit its parameter.
-    pub fn update(&mut self, lr: f64) -> Result<(), RuntimeError> {
-        let add = Operator::find("aten.add_.Tensor")?;
-        for (i, output) in self.step.outputs.iter().enumerate() {
-            let gradient = self.output(i)?.filter(|_| output.role == OutputRole::Gradient);
-            let Some(gradient) = gradient else { continue };
-            let arg = self.step.args.iter().position(|a| {
-                a.role == Role::Parameter { trainable: true }
-                    && (a.name == output.name || a.aliases.contains(&output.name))
-            });
-            let Some(parameter) = arg.map_or(Ok(None), |arg| self.arg(arg))? else { continue };
-            add.call(&[Value::Tensor(parameter), Value::Tensor(gradient), Value::Float(-lr)])?;
-        }
-        Ok(())
     }
 }
