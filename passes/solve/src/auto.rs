@@ -44,6 +44,8 @@ const LEAST_ROUNDS: u32 = 2;
 const FEW: usize = 4;
 /// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
 const NEAR: u64 = 1_000;
+/// A plan is far from the bound if more than one part in this many of the base time lies between: 1 point.
+const FAR: u64 = 100;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
 const SMALL: usize = 500;
 /// The share of the time left for a bound in the given order.
@@ -116,15 +118,16 @@ pub(crate) fn cut(task: &mut Task) {
     if !task.is_settled() {
         held_starts(task);
         let model = std::mem::replace(&mut task.model, Model::empty());
-        proof_starts(task, &model);
+        proof_starts(task, &model, false);
         task.model = model;
     }
 }
 
 /// A proof needs a good plan at hand, and what it plays out is a start.
-fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
+fn proof_starts(task: &mut Task, model: &Model, reordered: bool) -> Vec<Best> {
     let mut starts = Vec::new();
-    for nodes in prove(task) {
+    let far = reordered && !gap_within(task, FAR);
+    for nodes in prove(task, far) {
         let seed = task.request.seed;
         if let Some(best) = first_plan::greedy(model, &nodes, task.budget, seed, 2, &task.clock) {
             task.offer(&best.nodes, Solver::Cut);
@@ -307,6 +310,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.goal().0;
+    let reordered = task.model.len() <= SMALL && order_matters(task);
     // Taken out, so that the searches can borrow it while the task collects what they find.
     let model = std::mem::replace(&mut task.model, Model::empty());
     let mut searches: Vec<Search> = starts
@@ -336,7 +340,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             break;
         }
         if at_rest || (until == Until::Proved && PROOFS.contains(&round)) {
-            for best in proof_starts(task, &model) {
+            for best in proof_starts(task, &model, reordered) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
             if task.is_settled() {

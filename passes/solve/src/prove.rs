@@ -8,16 +8,18 @@ use crate::bounds::{CHAINED, order_free_below, raise_by_chain};
 use crate::solver::Solver;
 use crate::task::Task;
 
-/// The share of the time left that a proof may take.
+/// The share of the time left that a proof may take; less where the plan is still more than a hundredth of the base time above
+/// the bound and another order may well be better: there the time is worth more in the search.
 const SHARE: f64 = 0.4;
+const FAR_SHARE: f64 = 0.08;
 
 /// Raises the bound of a task; offers what the chain plays out, and returns those sequences that are over budget.
-pub(crate) fn prove(task: &mut Task) -> Vec<Vec<u32>> {
+pub(crate) fn prove(task: &mut Task, far: bool) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
     let Some(known) = task.best_cost().filter(|_| !task.is_settled() && graph.len() <= CHAINED) else {
         return Vec::new();
     };
-    let (known, clock) = (Time(known), task.clock.part(SHARE));
+    let (known, clock) = (Time(known), task.clock.part(if far { FAR_SHARE } else { SHARE }));
     let mut bound = order_free_below(graph, task.request.budget, Some(known), clock.left());
     raise_by_chain(graph, task.request.budget, known, &mut bound, task.programs(clock.left()));
     if bound.is_infeasible() {
