@@ -67,9 +67,7 @@ class Program:
         if others:
             raise CompileError(f"codegen='rk' cannot hand {', '.join(others)} to backward; codegen='fx' can")
         self.inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]
-        self._handed_out = [
-            place for place, node in enumerate(step.outputs) if self._is_made(node)
-        ]
+        self._handed_out = [place for place, node in enumerate(step.outputs) if self._is_made(node)]
         self._idle = [self._machine()]
         self._busy: dict[int, _rk_runtime.Machine] = {}
         machine = self._idle[0]
