@@ -11,8 +11,7 @@ use crate::scalar::Writer;
 use rk_dialect::pointwise::Element;
 
 /// From the highest power: (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2.
-const EXP: [f32; 6] =
-    [1.987_569_2E-4, 1.398_2E-3, 8.333_452E-3, 4.166_579_6E-2, 1.666_666_5E-1, 5E-1];
+const EXP: [f32; 6] = [1.987_569_2E-4, 1.398_2E-3, 8.333_452E-3, 4.166_579_6E-2, 1.666_666_5E-1, 5E-1];
 /// From the highest power of x^2: (tanh(x) - x) / x^3 for |x| < 0.625.
 const TANH: [f32; 5] = [-5.704_988_7E-3, 2.063_909E-2, -5.373_971_6E-2, 1.333_144_2E-1, -3.333_328E-1];
 /// Added to a small number it leaves the number rounded to an integer in the last bits: 1.5 * 2^23.

@@ -272,7 +272,8 @@ fn ulps(ours: f32, exact: f64) -> f64 {
 fn functions_of_one_float_are_as_near_as_stated_over_all_exponents() {
     const COUNT: usize = 1 << 20;
     let t = format!("tensor<{COUNT}xf32>");
-    let functions: [(&str, f64, fn(f64) -> f64); 3] =
+    type Exact = fn(f64) -> f64;
+    let functions: [(&str, f64, Exact); 3] =
         [("exp", 1.0, f64::exp), ("tanh", 2.0, f64::tanh), ("sigmoid", 3.0, |x| 1.0 / (1.0 + (-x).exp()))];
     let text: String = functions
         .iter()

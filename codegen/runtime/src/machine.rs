@@ -382,7 +382,7 @@ impl Machine {
             let spec = self.tangent_spec(slot).ok_or_else(|| {
                 RuntimeError::Model("the step is not lowered, or does not say what its tangents are".into())
             })?;
-            Ok(tensors::zeros(spec, self.device.to_tch())?)
+            tensors::zeros(spec, self.device.to_tch())
         };
         self.tangents().iter().map(zeros).collect()
     }
