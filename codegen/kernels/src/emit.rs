@@ -107,8 +107,8 @@ pub(crate) fn operands(
         operand(buffer_of(read.input, overwrites), &read.strides, read.offset, read.element, false)
     });
     let writes = body.writes.iter().enumerate();
-    // What is summed has no place in the result.
-    let whole = body.reduction.is_none();
+    // What is summed has no place in the result, and a row has one of some results.
+    let whole = body.reduction.is_none() && body.row.is_none();
     let writes = writes
         .map(|(output, write)| operand(Buffer::Output(output), &write.strides, 0, write.element, whole));
     (reads.collect(), writes.collect())

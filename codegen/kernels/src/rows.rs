@@ -1,7 +1,7 @@
 //! Kernels that go over each row several times: once for every sum or maximum, and once to write.
 //!
 //! What a pass over the row needs is computed from the reads again; the row lies in the nearest cache by then, so memory is read once, and
-//! nothing is held but one number for each sum. What is the same for the whole row is computed between the passes. On a GPU a warp
+//! nothing is held but one number for each sum. Only exponentials that are summed and written wait in the row of the output. What is the same for the whole row is computed between the passes. On a GPU a warp
 //! has a row: its threads take every 32nd element and exchange what they have by shuffles.
 
 use std::fmt::Write as _;
@@ -46,7 +46,16 @@ pub(crate) fn loops(
         let end = if dim == 0 { "%rows".to_owned() } else { format!("%size{dim}") };
         let _ = writeln!(text, "    scf.for %d{dim} = %first to {end} step %step {{");
     }
-    Rows { writer: Writer { text, next: 0 }, body, operands, names, place: Where::Cpu }.write();
+    Rows {
+        writer: Writer { text, next: 0 },
+        body,
+        operands,
+        names,
+        place: Where::Cpu,
+        shared: vec![],
+        kept: None,
+    }
+    .write();
     text.push_str(&"    }\n".repeat(kept));
 }
 
@@ -81,7 +90,16 @@ pub(crate) fn launch(
         row.iter().product::<i64>()
     );
     coordinates(text, "%bx", outer, 0);
-    Rows { writer: Writer { text, next: 0 }, body, operands, names, place: Where::Warp }.write();
+    Rows {
+        writer: Writer { text, next: 0 },
+        body,
+        operands,
+        names,
+        place: Where::Warp,
+        shared: vec![],
+        kept: None,
+    }
+    .write();
     text.push_str("    gpu.terminator\n    }\n");
     Ok(())
 }
@@ -92,6 +110,10 @@ struct Rows<'a> {
     operands: (&'a [Operand], &'a [Operand]),
     names: (&'a [String], &'a [String]),
     place: Where,
+    /// Per read, the element that the whole row shares, loaded before any loop: inside, a store might change it as far as LLVM knows.
+    shared: Vec<Option<String>>,
+    /// The step whose values lie in the row of output 0.
+    kept: Option<usize>,
 }
 
 impl Rows<'_> {
@@ -99,6 +121,13 @@ impl Rows<'_> {
     fn write(mut self) {
         let body = self.body;
         let of_rows = body.of_rows();
+        let dim = body.shape.len() - body.inner();
+        for (operand, name) in self.operands.0.iter().zip(self.names.0) {
+            let load =
+                format!("memref.load {name}[{}] : {}", place(operand), operand.ty(self.place == Where::Cpu));
+            let inside = operand.dims.last().is_some_and(|&last| last >= dim);
+            self.shared.push((!inside).then(|| self.writer.plain(&load)));
+        }
         let mut known: Vec<Option<String>> = vec![None; body.steps.len()];
         for (index, step) in body.steps.iter().enumerate().filter(|(index, _)| of_rows[*index]) {
             if step.formula.is_reduction() {
@@ -108,23 +137,58 @@ impl Rows<'_> {
                 self.writer.some_steps(body, &vec![None; body.reads.len()], &only, &mut known);
             }
         }
-        let ends: Vec<&Source> = body.writes.iter().map(|write| &write.source).collect();
-        self.open("");
-        let results = self.elements(&ends, &known);
-        let (writes, outs) = (self.operands.1, self.names.1);
-        for (output, (write, operand)) in body.writes.iter().zip(writes).enumerate() {
-            let Source::Step(step) = write.source else { unreachable!("written by a step") };
-            let value = results[step].clone().unwrap_or_default();
-            let value = scalar::stored(self.writer.text, &value, write.element, output);
-            let ty = operand.ty(self.place == Where::Cpu);
-            let _ = writeln!(
-                self.writer.text,
-                "      memref.store {value}, {}[{}] : {ty}",
-                outs[output],
-                place(operand)
-            );
+        // What a row has one of is written once, by one thread.
+        let (once, all): (Vec<usize>, Vec<usize>) =
+            (0..body.writes.len()).partition(|&output| !self.operands.1[output].dims.contains(&dim));
+        let ends: Vec<&Source> = all.iter().map(|&output| &body.writes[output].source).collect();
+        if !all.is_empty() {
+            self.open("");
+            let results = self.elements(&ends, &known);
+            all.into_iter().for_each(|output| self.store(output, &results));
+            self.writer.text.push_str("    }\n");
         }
-        self.writer.text.push_str("    }\n");
+        if self.place == Where::Warp && !once.is_empty() {
+            let zero = self.writer.op("index", "arith.constant 0");
+            let first = self.writer.plain(&format!("arith.cmpi eq, %tx, {zero} : index"));
+            let _ = writeln!(self.writer.text, "    scf.if {first} {{");
+            once.into_iter().for_each(|output| self.store(output, &known));
+            self.writer.text.push_str("    }\n");
+        } else {
+            once.into_iter().for_each(|output| self.store(output, &known));
+        }
+    }
+
+    /// Stores what an output gets, which was computed.
+    fn store(&mut self, output: usize, results: &[Option<String>]) {
+        let (write, operand) = (&self.body.writes[output], &self.operands.1[output]);
+        let Source::Step(step) = write.source else { unreachable!("written by a step") };
+        let value = results[step].clone().expect("the step was computed");
+        let value = scalar::stored(self.writer.text, &value, write.element, output);
+        self.put(output, operand, &value);
+    }
+
+    fn put(&mut self, output: usize, operand: &Operand, value: &str) {
+        let (name, at) = (&self.names.1[output], place(operand));
+        let ty = operand.ty(self.place == Where::Cpu);
+        let _ = writeln!(self.writer.text, "      memref.store {value}, {name}[{at}] : {ty}");
+    }
+
+    /// The step that a sum takes, if its values should wait in the row of the only output: exponentials that are needed again by
+    /// the last loop, in the output's own type, where no read is of the same storage.
+    fn keeps(&self, index: usize, known: &[Option<String>]) -> Option<usize> {
+        let body = self.body;
+        let (Source::Step(step), [write], [operand]) =
+            (body.steps[index].args[0], &*body.writes, self.operands.1)
+        else {
+            return None;
+        };
+        let same = body.steps[step].element == write.element && body.steps[step].formula == Formula::Exp;
+        let last = !body.steps[index + 1..].iter().any(|step| step.formula.is_reduction());
+        let mut then = known.to_vec();
+        then[index] = Some(String::new());
+        let again = self.needed(&[&write.source], &then).0[step];
+        let alone = self.operands.0.iter().all(|read| read.buffer != operand.buffer);
+        (same && last && again && alone).then_some(step)
     }
 
     /// A sum or a maximum over the row. Returns its name.
@@ -146,6 +210,11 @@ impl Rows<'_> {
         let results = self.elements(&[&step.args[0]], known);
         let Source::Step(summed) = step.args[0] else { unreachable!("a step is reduced") };
         let value = results[summed].clone().unwrap_or_default();
+        let kept = self.keeps(index, known);
+        if kept.is_some() {
+            self.put(0, &self.operands.1[0], &value);
+            self.kept = kept;
+        }
         let _ = writeln!(
             self.writer.text,
             "      %next{index} = {operation} %acc{index}, {value}{flags} : {ty}\n      \
@@ -234,8 +303,8 @@ impl Rows<'_> {
         }
     }
 
-    /// Inside of a loop: what `ends` need of this element. Returns the names of the steps' results.
-    fn elements(&mut self, ends: &[&Source], known: &[Option<String>]) -> Vec<Option<String>> {
+    /// Which steps and reads `ends` need, beyond what is known or kept.
+    fn needed(&self, ends: &[&Source], known: &[Option<String>]) -> (Vec<bool>, Vec<bool>) {
         let body = self.body;
         let (mut steps, mut reads) = (vec![false; body.steps.len()], vec![false; body.reads.len()]);
         let mut left: Vec<Source> = ends.iter().map(|&&source| source).collect();
@@ -244,19 +313,34 @@ impl Rows<'_> {
                 Source::Read(read) => reads[read] = true,
                 Source::Step(step) if !steps[step] && known[step].is_none() => {
                     steps[step] = true;
-                    left.extend(&body.steps[step].args);
+                    if self.kept != Some(step) {
+                        left.extend(&body.steps[step].args);
+                    }
                 }
                 _ => {}
             }
         }
-        let mut loaded = vec![None; body.reads.len()];
-        for index in (0..body.reads.len()).filter(|&index| reads[index]) {
+        (steps, reads)
+    }
+
+    /// Inside of a loop: what `ends` need of this element. Returns the names of the steps' results.
+    fn elements(&mut self, ends: &[&Source], known: &[Option<String>]) -> Vec<Option<String>> {
+        let body = self.body;
+        let (steps, reads) = self.needed(ends, known);
+        let cpu = self.place == Where::Cpu;
+        let mut loaded = self.shared.clone();
+        for index in (0..body.reads.len()).filter(|&index| reads[index] && self.shared[index].is_none()) {
             let operand = &self.operands.0[index];
-            let (at, ty) = (place(operand), operand.ty(self.place == Where::Cpu));
+            let (at, ty) = (place(operand), operand.ty(cpu));
             loaded[index] =
                 Some(self.writer.plain(&format!("memref.load {}[{at}] : {ty}", self.names.0[index])));
         }
         let mut results = known.to_vec();
+        if let Some(step) = self.kept.filter(|&step| steps[step]) {
+            let operand = &self.operands.1[0];
+            let load = format!("memref.load {}[{}] : {}", self.names.1[0], place(operand), operand.ty(cpu));
+            results[step] = Some(self.writer.plain(&load));
+        }
         self.writer.some_steps(body, &loaded, &steps, &mut results);
         results
     }

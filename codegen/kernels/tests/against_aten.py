@@ -15,10 +15,11 @@ import torch
 
 ELEMENTS = {"f64": torch.float64, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "i1": torch.bool}
 INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float16: torch.int16}
+PLAIN = [0.0, -0.0, 1e-40, -1e-40, 1.0, 65504.0, -300.0]
 SPECIAL = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40, -1e-40, 1.0, 65504.0, -1e30]
 
 
-def tensor(spec: dict, generator: torch.Generator) -> torch.Tensor:
+def tensor(spec: dict, plain: bool, generator: torch.Generator) -> torch.Tensor:
     """A tensor of this layout, a third of it special values."""
     dtype, shape, strides = ELEMENTS[spec["element"]], spec["shape"], spec["strides"]
     span = 0 if 0 in shape else 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
@@ -26,8 +27,8 @@ def tensor(spec: dict, generator: torch.Generator) -> torch.Tensor:
         storage = torch.rand(span, generator=generator) < 0.5
     else:
         storage = torch.randn(span, generator=generator, dtype=torch.float64) * 2
-        special = torch.tensor(SPECIAL, dtype=torch.float64)
-        drawn = special[torch.randint(len(SPECIAL), (span,), generator=generator)]
+        special = torch.tensor(PLAIN if plain else SPECIAL, dtype=torch.float64)
+        drawn = special[torch.randint(len(special), (span,), generator=generator)]
         storage = torch.where(torch.rand(span, generator=generator) < 0.33, drawn, storage).to(dtype)
     return storage.as_strided(shape, strides)
 
@@ -45,7 +46,17 @@ def expected(case: dict, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         operator = getattr(getattr(torch.ops.aten, name), overload)
         values = [inputs[value["x"]] if "x" in value else results[value["r"]] for value in call["values"]]
         numbers = [number(text) for text in call["numbers"]]
-        if "row" in call:
+        if "norm" in call:
+            given = iter(values)
+            first = [next(given) for _ in range(4 if "backward" in name else 1)]
+            weight = next(given) if call["weight"] else None
+            bias = next(given) if call["bias"] else None
+            if "backward" in name:
+                mask = [True, False, False]
+                results.append(operator(*first[:2], call["norm"], *first[2:], weight, bias, mask)[0])
+            else:
+                results += operator(first[0], call["norm"], weight, bias, 1e-5)
+        elif "row" in call:
             results.append(operator(*values, call["row"], values[0].dtype if len(values) > 1 else False))
         elif "dims" in call:
             results.append(operator(values[0], call["dims"], call["keep"]))
@@ -56,16 +67,16 @@ def expected(case: dict, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     return inputs[:1] + results
 
 
-def launched(case: dict, library: ctypes.CDLL, inputs: list[torch.Tensor]) -> torch.Tensor:
+def launched(case: dict, library: ctypes.CDLL, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """What the kernel computes, in two parts as two threads would."""
-    result = torch.full(case["result"]["shape"], 1, dtype=ELEMENTS[case["result"]["element"]])
-    tensors = [result if buffer == "result" else inputs[buffer["x"]] for buffer in case["buffers"]]
+    results = [torch.full(spec["shape"], 1, dtype=ELEMENTS[spec["element"]]) for spec in case["results"]]
+    tensors = [inputs[buffer["x"]] if "x" in buffer else results[buffer["result"]] for buffer in case["buffers"]]
     buffers = (ctypes.c_void_p * len(tensors))(*[one.data_ptr() for one in tensors])
     kernel, rows = library[case["symbol"]], case["rows"]
     kernel.argtypes, kernel.restype = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64], None
     kernel(buffers, 0, rows // 2)
     kernel(buffers, rows // 2, rows)
-    return result
+    return results
 
 
 def ordered(values: torch.Tensor) -> torch.Tensor:
@@ -154,6 +165,82 @@ def rows_difference(ours: torch.Tensor, theirs: torch.Tensor, values: list[torch
     return f"{int(wrong.sum())} of {wrong.numel()} differ, first at {at}: {ours[at].item()!r}, ATen {theirs[at].item()!r}"
 
 
+def norm_difference(ours: list, theirs: list, values: list[torch.Tensor], call: dict) -> str:
+    """As `difference`, for a layer norm or its gradient: the bounds of `dialect/src/pointwise/norm.rs`, for us and for ATen.
+
+    In f32 our results are also compared with those in f64, by our bound alone.
+    """
+    f64 = ours[0].dtype == torch.float64
+    info = torch.finfo(ours[0].dtype)
+    unit, dims = info.eps / 2, list(range(-len(call["norm"]), 0))
+    n = 1
+    for size in call["norm"]:
+        n *= size
+    given = [value.double() for value in values]
+    limit = info.max
+
+    def total(value: torch.Tensor) -> torch.Tensor:
+        return value.sum(dims, True)
+
+    if "backward" in call["operator"]:
+        g, x, m, r = given[:4]
+        h = g * given[4] if call["weight"] else g
+        z = (x - m) * r
+        exact = [r * (h - total(h) / n - z * (total(h * z) / n))]
+        first = (n + 12) * unit * r.abs() * (h.abs() + total(h.abs()) / n + z.abs() * total((h * z).abs()) / n)
+        cross = (m.abs() * total(h.abs()) + total((h * x).abs())) * r.abs() ** 3 / n
+        second = r.abs() * h.abs() + (x.abs() + m.abs()) * cross + r.abs() * total(h.abs()) / n
+        bounds = [(first, (n + 16) * unit * second)]
+        # Whatever is as large as this somewhere may have overflowed on the way.
+        size = second + cross + total((h * z).abs()) + z.abs() * total((h * z).abs()) + (r.abs() + 1) ** 3 + h.abs()
+        size = size + total((h * x).abs()) + m.abs() * total(h.abs())
+        wild = [~(total(size) < limit / 16)]
+        bad = (total((~(h.isfinite() & x.isfinite())).double()) > 0) | ~m.isfinite() | ~r.isfinite()
+        tiny = info.smallest_normal * (1 + r.abs()) ** 3 * (1 + x.abs() + m.abs() + z.abs())
+    else:
+        x = given[0]
+        weight = given[1].abs() if call["weight"] else torch.ones_like(x)
+        bias = given[-1].abs() if call["bias"] else torch.zeros_like(x)
+        m = total(x) / n
+        v = total((x - m) ** 2) / n
+        r, size = 1 / torch.sqrt(v + 1e-5), total(x * x) / n
+        z = (x - m) * r
+        e = (n + 8) * unit * total(x.abs()) / n
+        p = (n + 10) * unit / 2 + e * e * r * r / 2
+        theirs_p = p + 4 * n * unit * r * r * (size * v).sqrt()
+        rest = 2 * unit * (weight * z.abs() + bias)
+        first = weight * (r * e + z.abs() * (p + 4 * unit)) + rest
+        second = weight * (r * e + 3 * unit * r * (x.abs() + m.abs()) + z.abs() * (theirs_p + 4 * unit)) + rest
+        bounds = [(first, second), (e, e), (p * r, theirs_p * r)]
+        signed = given[1] if call["weight"] else 1.0
+        exact = [z * signed + (given[-1] if call["bias"] else 0.0), m, r]
+        bad = total((~x.isfinite()).double()) > 0
+        # The bounds are of first order: not where ATen's variance is off by a tenth, or a square overflows.
+        over = (4 * n * (size + m * m) >= limit) | (theirs_p > 0.1)
+        wild = [over | ~(weight * (z.abs() + 1) < limit / 16), over, over]
+        tiny = info.smallest_normal * (1 + weight) * (1 + r)
+    for index, (mine, other) in enumerate(zip(ours, theirs)):
+        if mine.dtype != other.dtype or mine.shape != other.shape:
+            return f"{mine.dtype}{list(mine.shape)} instead of {other.dtype}{list(other.shape)}"
+        last = info.eps * other.double().abs() + (tiny if index == 0 else info.smallest_normal)
+        near = (mine.double() - other.double()).abs() <= bounds[index][0] + bounds[index][1] + last
+        right = (mine.double() - exact[index]).abs() <= bounds[index][0] + last
+        same = (mine == other) | (mine.isnan() & other.isnan())
+        # Of a row with a NaN or an infinity nothing is finite: a NaN, but for means and gradients, where infinities are not told apart.
+        lost = ~mine.isfinite() & ~other.isfinite()
+        if len(ours) > 1 and index != 1:
+            lost = mine.isnan() & other.isnan()
+        accepted = torch.where(bad, lost, (near & (right | f64)) | same | wild[index])
+        wrong = ~accepted.expand(mine.shape)
+        if wrong.any():
+            at = tuple(wrong.nonzero()[0].tolist())
+            return (
+                f"result {index}: {int(wrong.sum())} of {wrong.numel()} differ, first at {at}: "
+                f"{mine[at].item()!r}, ATen {other[at].item()!r}, exactly {exact[index].expand(mine.shape)[at].item()!r}"
+            )
+    return ""
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     library = ctypes.CDLL(str(folder / "kernels.so"))
@@ -161,9 +248,13 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     wrong = 0
     for case in cases:
-        inputs = [tensor(spec, generator) for spec in case["inputs"]]
-        results, ours, last = expected(case, inputs), launched(case, library, inputs), case["calls"][-1]
-        if "row" in last:
+        inputs = [tensor(spec, case["plain"], generator) for spec in case["inputs"]]
+        results, made, last = expected(case, inputs), launched(case, library, inputs), case["calls"][-1]
+        ours = made[0]
+        if "norm" in last:
+            values = [inputs[value["x"]] if "x" in value else results[value["r"] + 1] for value in last["values"]]
+            found = norm_difference(made, results[-len(made) :], values, last)
+        elif "row" in last:
             values = [inputs[value["x"]] if "x" in value else results[value["r"] + 1] for value in last["values"]]
             found = rows_difference(ours, results[-1], values, last)
         elif "dims" in last:
@@ -173,7 +264,7 @@ def main() -> None:
         if found:
             wrong += 1
             calls = ", ".join(f"{call['operator']}{call['numbers'] or ''}" for call in case["calls"])
-            print(f"{case['symbol']} {calls} on {case['result']['element']}{case['result']['shape']}: {found}")
+            print(f"{case['symbol']} {calls} on {case['results'][0]['element']}{case['results'][0]['shape']}: {found}")
     print(f"{len(cases)} kernels, {wrong} wrong")
     sys.exit(1 if wrong else 0)
 

@@ -115,6 +115,10 @@ struct Case {
     body: String,
     calls: Vec<Json>,
     result: Tensor,
+    /// Further results of the last call.
+    more: Vec<Tensor>,
+    /// Its inputs hold no infinities, NaN and numbers whose squares overflow.
+    plain: bool,
 }
 
 impl Case {
@@ -124,6 +128,8 @@ impl Case {
             body: String::new(),
             calls: vec![],
             result: Tensor::dense(element, shape),
+            more: vec![],
+            plain: false,
         };
         for (number, &operator) in operators.iter().enumerate() {
             let (name, operands, tail, _, kind) = OPERATORS[operator];
@@ -255,15 +261,100 @@ impl Case {
         case
     }
 
+    /// The same with a layer norm over the last dimensions behind it, or with its gradient by the input.
+    fn norm(
+        rng: &mut ChaCha8Rng,
+        element: &'static str,
+        shape: &[i64],
+        operators: &[usize],
+        backward: bool,
+    ) -> Self {
+        let mut case = Self::new(rng, element, shape, operators);
+        case.plain = rng.random_bool(0.6);
+        // Rows of several dimensions that are not one in memory are no kernel, and operands of a chain may be so.
+        let inner = if operators.is_empty() { rng.random_range(1..=shape.len()) } else { 1 };
+        let (outer, row) = shape.split_at(shape.len() - inner);
+        let per_row = Tensor::dense(element, &[outer, &vec![1; inner]].concat());
+        let mut whole = || {
+            let mut tensor = Tensor::dense(element, shape);
+            if inner == 1 && rng.random_bool(0.3) {
+                tensor.strides = transposed(shape);
+            }
+            tensor
+        };
+        let mut inputs = vec![];
+        let calls = operators.len();
+        if calls == 0 {
+            inputs.push(whole());
+        }
+        if backward {
+            let (shape, strides) = (&per_row.shape, &per_row.strides);
+            let one = || Tensor { element, shape: shape.clone(), strides: strides.clone() };
+            inputs.extend([whole(), one(), one()]);
+        }
+        let weight = rng.random_bool(0.7);
+        // Only the forward form reads a bias.
+        let bias = !backward && rng.random_bool(0.7);
+        for _ in 0..usize::from(weight) + usize::from(bias) {
+            inputs.push(Tensor::dense(element, row));
+        }
+        let mut given = vec![];
+        if calls > 0 {
+            given.push((format!("%r{}", calls - 1), case.result.ty(), json!({"r": calls - 1})));
+        }
+        for tensor in inputs {
+            let index = case.inputs.len();
+            given.push((format!("%x{index}"), tensor.ty(), json!({"x": index})));
+            case.inputs.push(tensor);
+        }
+        let mut names = given.iter().map(|(name, ..)| name.clone());
+        let mut next = |is: bool| if is { names.next().expect("given") } else { "none".into() };
+        case.result = Tensor::dense(element, shape);
+        let types: Vec<&str> = given.iter().map(|(_, ty, _)| ty.as_str()).collect();
+        let (name, args) = if backward {
+            let (gradient, x, mean, rstd) = (next(true), next(true), next(true), next(true));
+            let args = format!(
+                "{gradient}, {x}, {row:?}, {mean}, {rstd}, {}, none, [true, false, false]",
+                next(weight)
+            );
+            ("native_layer_norm_backward", args)
+        } else {
+            case.more.extend([0, 1].map(|_| Tensor::dense(element, &per_row.shape)));
+            (
+                "native_layer_norm",
+                format!("{}, {row:?}, {}, {}, 1.0e-5", next(true), next(weight), next(bias)),
+            )
+        };
+        let results: Vec<String> = std::iter::once(&case.result).chain(&case.more).map(Tensor::ty).collect();
+        // The gradients that are not asked for have a type, too.
+        let unused =
+            if backward { format!(", tensor<1x{element}>, tensor<1x{element}>") } else { String::new() };
+        let _ = writeln!(
+            case.body,
+            "%r{calls}:3 = rk.aten \"aten.{name}.default\"({args}) : ({}) -> ({}{unused})",
+            types.join(", "),
+            results.join(", ")
+        );
+        let values: Vec<Json> = given.iter().map(|(.., value)| value.clone()).collect();
+        case.calls.push(json!({"operator": format!("{name}.default"), "values": values, "numbers": [],
+            "norm": row, "weight": weight, "bias": bias}));
+        case
+    }
+
     fn node(&self, number: usize) -> String {
         let inputs: Vec<String> =
             self.inputs.iter().enumerate().map(|(index, one)| format!("%x{index}: {}", one.ty())).collect();
+        let last = self.calls.len() - 1;
+        let several = self.calls[last].get("norm").is_some();
+        let name = |index: usize| if several { format!("%r{last}#{index}") } else { format!("%r{last}") };
+        let names: Vec<String> = (0..=self.more.len()).map(name).collect();
+        let types: Vec<String> = std::iter::once(&self.result).chain(&self.more).map(Tensor::ty).collect();
         format!(
-            "rk.node @n{number} {{ ^bb0({}): {} rk.yield %r{} : {} }}\n",
+            "rk.node @n{number} {{ ^bb0({}): {} rk.yield {} : {} }}\n",
             inputs.join(", "),
             self.body,
-            self.calls.len() - 1,
-            self.result.ty()
+            names.join(", "),
+            types.join(", ")
         )
     }
 }
@@ -319,6 +410,17 @@ fn cases() -> Vec<Case> {
                     .collect();
                 cases.push(Case::rows(&mut rng, element, shape, &chain, call));
             }
+            // A norm of empty rows is no kernel.
+            let normed = WIDE.contains(element) && shape.iter().skip(1).all(|&size| size > 0);
+            for length in [0, 0, 1].into_iter().filter(|_| normed) {
+                let chain: Vec<usize> =
+                    (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
+                let empty = shape[0] == 0;
+                if !(empty && shape.len() == 1) {
+                    cases.push(Case::norm(&mut rng, element, shape, &chain, false));
+                    cases.push(Case::norm(&mut rng, element, shape, &chain, true));
+                }
+            }
         }
     }
     cases
@@ -355,13 +457,14 @@ fn every_kernel_gives_atens_elements() {
         let signature = Signature::of(body, None);
         let buffer = |buffer: &Buffer| match buffer {
             Buffer::Input(index) => json!({"x": index}),
-            Buffer::Output(_) => json!("result"),
+            Buffer::Output(index) => json!({"result": index}),
         };
         json!({
             "symbol": format!("n{number}"),
             "inputs": case.inputs.iter().map(Tensor::json).collect::<Vec<_>>(),
             "calls": case.calls,
-            "result": case.result.json(),
+            "results": std::iter::once(&case.result).chain(&case.more).map(Tensor::json).collect::<Vec<_>>(),
+            "plain": case.plain,
             "buffers": signature.buffers.iter().map(buffer).collect::<Vec<_>>(),
             "rows": signature.rows,
             "ulps": body.ulps(),

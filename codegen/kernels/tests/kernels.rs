@@ -246,6 +246,33 @@ fn every_call_on_rows_assembles_for_both_chips() {
 }
 
 #[test]
+fn every_layer_norm_assembles_for_both_chips() {
+    let Some(nvidia) = nvidia() else { return };
+    let libdevice = nvidia.join("lib/libdevice.10.bc");
+    let (t, row, w) = ("tensor<30x70xf32>", "tensor<30x1xf32>", "tensor<70xf32>");
+    let text = format!(
+        "rk.node @forward {{ ^bb0(%x: {t}, %y: {t}, %w: {w}, %b: {w}):
+           %s = rk.aten \"aten.add.Tensor\"(%x, %y, 1) : ({t}, {t}) -> {t}
+           %n:3 = rk.aten \"aten.native_layer_norm.default\"(%s, [70], %w, %b, 1.0e-5) : ({t}, {w}, {w}) -> ({t}, {row}, {row})
+           rk.yield %n#0, %n#1, %n#2 : {t}, {row}, {row} }}
+         rk.node @backward {{ ^bb0(%g: {t}, %x: {t}, %m: {row}, %r: {row}, %w: {w}):
+           %n:3 = rk.aten \"aten.native_layer_norm_backward.default\"(%g, %x, [70], %m, %r, %w, none, [true, false, false])
+             : ({t}, {t}, {row}, {row}, {w}) -> ({t}, {w}, {w})
+           rk.yield %n#0 : {t} }}"
+    );
+    for (body, buffers) in bodies(&text).iter().zip([7, 6]) {
+        for chip in [Chip::Sm80, Chip::Sm90] {
+            let made = ptx(body, None, "k", chip, Some(&libdevice)).expect("PTX");
+            assert_eq!((made.grid, made.block), ([30, 1, 1], [32, 1, 1]), "a warp for each row");
+            assert_eq!(made.text.matches("shfl.sync").count(), 10, "two sums\n{}", made.text);
+            assert!((0..buffers).all(|buffer| made.parameters.contains(&buffer)), "{:?}", made.parameters);
+            assert!(!made.text.contains(".extern"), "nothing is left to link\n{}", made.text);
+            assemble(&nvidia, chip, &made.text);
+        }
+    }
+}
+
+#[test]
 fn nothing_is_contracted_in_ptx() {
     let text = CHAIN.replace("mul_.Tensor\"(%s, 0.1)", "mul_.Tensor\"(%s, %b)").replace(
         "(0) : (tensor<37x19xf32>) -> tensor<37x19xf32>\n  %r",

@@ -73,6 +73,8 @@ pub(super) enum Meaning {
     Input(Layout),
     /// The result of a step, with this shape.
     Step(usize, Vec<i64>),
+    /// The result of a step that has one value per row.
+    Row(usize),
     /// Fresh storage that nobody has written yet.
     Empty,
     /// The sum that ends the body.
@@ -150,8 +152,8 @@ pub(super) struct Reader<'c> {
     read_in: Vec<Vec<i64>>,
     pub(super) steps: Vec<Step>,
     pub(super) step_in: Vec<Vec<i64>>,
-    /// The shape of what is taken row by row.
-    pub(super) row: Option<Vec<i64>>,
+    /// The shape of what is taken row by row, and how many of its last dimensions are a row.
+    pub(super) row: Option<(Vec<i64>, usize)>,
     /// What is summed, in which shape.
     sum: Option<(Source, Vec<i64>, Sum<'c>)>,
 }
@@ -175,7 +177,7 @@ impl<'c> Reader<'c> {
             self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Sum)));
             return Ok(());
         }
-        if self.rows(call)? {
+        if self.rows(call)? || self.norm(call)? {
             return Ok(());
         }
         let pointwise =
@@ -228,7 +230,7 @@ impl<'c> Reader<'c> {
             Meaning::Step(step, _) => (call.operator_parts())
                 .filter(|(_, name, _)| layout::is_reshape(name))
                 .map(|_| Meaning::Step(step, tensor.shape)),
-            Meaning::Empty | Meaning::Sum => None,
+            Meaning::Row(_) | Meaning::Empty | Meaning::Sum => None,
         };
         let meaning = meaning.ok_or_else(|| format!("'{operator}' makes a view that is not followed"))?;
         self.meanings.insert(result, meaning);
@@ -258,6 +260,7 @@ impl<'c> Reader<'c> {
             }
             Some(Meaning::Step(step, shape)) if shape == space => Ok(Source::Step(*step)),
             Some(Meaning::Step(..)) => Err(format!("'{operator}' broadcasts an intermediate")),
+            Some(Meaning::Row(_)) => Err(format!("'{operator}' reads what a row has one of")),
             Some(Meaning::Empty) => Err(format!("'{operator}' reads what nobody has written")),
             Some(Meaning::Sum) => Err(format!("'{operator}' reads a sum")),
             None => Err(format!("'{operator}' reads a value of another type")),
@@ -270,17 +273,23 @@ impl<'c> Reader<'c> {
         }
         let mut writes = Vec::new();
         let mut write_in = Vec::new();
+        let mut of_row = Vec::new();
         for &value in yielded {
             let tensor = Tensor::of(value.ty()).ok_or("it yields no tensor")?;
-            let Some(Meaning::Step(step, shape)) = self.meanings.get(&storage(value)) else {
-                return Err("it yields what no step computes".into());
+            let (step, shape) = match (self.meanings.get(&storage(value)), &self.row) {
+                (Some(Meaning::Step(step, shape)), _) => (*step, shape),
+                // Its type has the row's dimensions, of size 1.
+                (Some(Meaning::Row(step)), Some((shape, _))) => (*step, shape),
+                _ => return Err("it yields what no step computes".into()),
             };
-            let element = self.steps[*step].element;
-            if tensor.storage != tensor.elements() * element.bytes() || *shape != tensor.shape {
+            let one = matches!(self.meanings.get(&storage(value)), Some(Meaning::Row(_)));
+            let element = self.steps[step].element;
+            if tensor.storage != tensor.elements() * element.bytes() || (!one && *shape != tensor.shape) {
                 return Err("it yields a tensor with gaps".into());
             }
-            writes.push(Write { source: Source::Step(*step), strides: tensor.strides, element });
-            write_in.push(tensor.shape);
+            write_in.push(shape.clone());
+            writes.push(Write { source: Source::Step(step), strides: tensor.strides, element });
+            of_row.push(one);
         }
         let space = write_in.first().cloned().ok_or("it yields nothing")?;
         let spaces = || self.read_in.iter().chain(&self.step_in).chain(&write_in);
@@ -313,16 +322,28 @@ impl<'c> Reader<'c> {
                 (vec![0, 1], Some(1))
             }
             // Rows stay the innermost dimension, wherever their elements lie.
-            Some(_) => {
-                let (&length, outer) = shape.split_last().ok_or("a number has no rows")?;
-                let last: Vec<i64> = rows.iter_mut().filter_map(|row| row.pop()).collect();
-                let mut shape = layout::simplify(outer, &mut rows);
-                shape.push(length);
-                rows.iter_mut().zip(last).for_each(|(row, stride)| row.push(stride));
+            Some((_, inner)) => {
+                let outer = shape.len() - inner;
+                let mut tails: Vec<Vec<i64>> = rows.iter_mut().map(|row| row.split_off(outer)).collect();
+                // The writes come first. One number per row does not move along it.
+                tails.iter_mut().zip(&of_row).filter(|(_, one)| **one).for_each(|(tail, _)| tail.fill(0));
+                let length = layout::simplify(&shape[outer..], &mut tails.iter_mut().collect::<Vec<_>>());
+                if length.len() != 1 {
+                    return Err("the dimensions of its rows are not one in memory".into());
+                }
+                let mut shape = layout::simplify(&shape[..outer], &mut rows);
+                shape.extend(length);
+                rows.iter_mut().zip(tails).for_each(|(row, tail)| row.extend(tail));
                 (shape, Some(1))
             }
             None => (layout::simplify(&shape, &mut rows), None),
         };
+        // Nor where a row has one element.
+        for (write, _) in writes.iter_mut().zip(of_row).filter(|(_, one)| *one) {
+            if let Some(stride) = write.strides.last_mut() {
+                *stride = 0;
+            }
+        }
         // An element that is overwritten must be read by the same index only, before it is written.
         let aside = |read: &&Read| read.offset != 0 || read.strides != writes[0].strides;
         if self.reads.iter().filter(|read| Some(read.input) == overwrites).find(aside).is_some() {

@@ -55,7 +55,7 @@ impl<'c> Reader<'c> {
         let (Some(element), true, true, false) = (element, same, last, result.shape.is_empty()) else {
             return Ok(false);
         };
-        if call.op().operands().len() != operands || self.row.replace(result.shape.clone()).is_some() {
+        if call.op().operands().len() != operands || self.row.replace((result.shape.clone(), 1)).is_some() {
             return Err(format!("'{operator}' is a second call on rows"));
         }
         let wide = if element.is_reduced() { Element::F32 } else { element };
@@ -104,7 +104,7 @@ impl<'c> Reader<'c> {
     }
 
     /// Another step.
-    fn push(
+    pub(super) fn push(
         &mut self,
         formula: Formula,
         args: Vec<Source>,

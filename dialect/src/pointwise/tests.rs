@@ -176,3 +176,42 @@ fn other_sums_are_no_kernels() {
     let both = "rk.yield %s, %x : tensor<4xf32>, tensor<4x4xf32>";
     assert!(refused(sum, both).contains("more than a sum"));
 }
+
+#[test]
+fn a_layer_norm_writes_one_mean_per_row() {
+    let norm = |ty: &str, behind: &str, yielded: &str, types: &str| {
+        read(&format!(
+            r#"rk.node @n {{ ^bb0(%x: tensor<4x6x5x{ty}>, %w: tensor<6x5x{ty}>):
+              %y:3 = rk.aten "aten.native_layer_norm.default"(%x, [6, 5], %w, none, 1.0e-5) : (tensor<4x6x5x{ty}>, tensor<6x5x{ty}>)
+                -> (tensor<4x6x5x{ty}>, tensor<4x1x1x{ty}>, tensor<4x1x1x{ty}>)
+              {behind} rk.yield {yielded} : {types} }}"#
+        ))
+    };
+    let (whole, row) = ("tensor<4x6x5xf32>", "tensor<4x1x1xf32>");
+    let body = norm("f32", "", "%y#0, %y#1, %y#2", &format!("{whole}, {row}, {row}")).expect("rows");
+    assert_eq!((body.shape.as_slice(), body.row), ([4, 30].as_slice(), Some(1)));
+    let strides: Vec<_> = body.writes.iter().map(|write| write.strides.as_slice()).collect();
+    assert_eq!(strides, [[30, 1], [1, 0], [1, 0]]);
+    assert_eq!((body.reads[1].strides.as_slice(), body.is_exact()), ([0, 1].as_slice(), false));
+    let behind = format!("%p = rk.aten \"aten.mul.Tensor\"(%y#0, %y#2) : ({whole}, {row}) -> {whole}");
+    let refused = norm("f32", &behind, "%p", whole).expect_err("one number per row");
+    assert!(refused.contains("reads what a row has one of"), "{refused}");
+    assert!(norm("f16", "", "%y#0", "tensor<4x6x5xf16>").expect_err("f16").contains("not pointwise"));
+}
+
+#[test]
+fn a_layer_norms_gradients_of_weight_and_bias_are_no_kernel() {
+    let gradient = |mask: &str| {
+        let (t, row, w) = ("tensor<4x16xf32>", "tensor<4x1xf32>", "tensor<16xf32>");
+        read(&format!(
+            r#"rk.node @n {{ ^bb0(%g: {t}, %x: {t}, %m: {row}, %r: {row}, %w: {w}):
+              %y:3 = rk.aten "aten.native_layer_norm_backward.default"(%g, %x, [16], %m, %r, %w, none, [{mask}]) : ({t}, {t}, {row}, {row}, {w})
+                -> ({t}, {w}, {w})
+              rk.yield %y#0 : {t} }}"#
+        ))
+    };
+    let body = gradient("true, false, false").expect("rows");
+    let strides: Vec<_> = body.reads.iter().map(|read| read.strides.as_slice()).collect();
+    assert_eq!(strides, [[16, 1], [16, 1], [1, 0], [1, 0], [0, 1]]);
+    assert!(gradient("true, true, true").expect_err("sums").contains("gradients of weight or bias"));
+}

@@ -17,7 +17,8 @@
 //!
 //! A sum or mean takes in the nodes that it reads, too, and ends its kernel; its order of additions is not ATen's, so only without `exact`.
 //! So do softmax and log-softmax over the last dimension and their backward forms, which also go in front of others; one such call in a
-//! kernel, and not computed twice for several readers.
+//! kernel, and not computed twice for several readers. A layer norm over trailing dimensions takes in what it reads; so does its gradient where
+//! weight and bias have none.
 //!
 //! With `times=FILE`, of a fused step in which every kernel was timed beside the calls that it stands for (`rk-run --times`), a kernel that
 //! was slower is not made: its nodes stay apart, but for merges that spare memory, because the result would have been kept for longer than
