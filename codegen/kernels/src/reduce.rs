@@ -51,7 +51,8 @@ pub(crate) fn loops(
             writeln!(text, "    %sum{dim} = scf.for {range} iter_args(%acc{next} = %acc{dim}) -> ({ty}) {{")
         };
     }
-    let value = element(text, body, reduction, reads, ins, true);
+    load(text, reads, ins, &vec![true; reads.len()], true);
+    let value = element(text, body, reduction);
     let _ = writeln!(text, "      %sum{rank} = arith.addf %acc{rank}, {value} fastmath<reassoc> : {ty}");
     for dim in (kept..rank).rev() {
         let _ = writeln!(text, "    scf.yield %sum{} : {ty}\n    }}", dim + 1);
@@ -60,10 +61,15 @@ pub(crate) fn loops(
     text.push_str(&"    }\n".repeat(kept));
 }
 
-/// Whether more reads have neighbours in memory across sums than along them.
+/// Whether more of what is read has neighbours in memory across sums than along them.
 fn across(body: &Elementwise, reduction: &Reduction) -> bool {
     let Some(last) = (body.shape.len() - reduction.dims).checked_sub(1) else { return false };
-    let near = |dim: usize| body.reads.iter().filter(|read| read.strides[dim] == 1).count();
+    let elements = |strides: &[i64]| -> i64 {
+        strides.iter().zip(&body.shape).filter(|(stride, _)| **stride != 0).map(|(_, size)| size).product()
+    };
+    let near = |dim: usize| -> i64 {
+        body.reads.iter().filter(|read| read.strides[dim] == 1).map(|read| elements(&read.strides)).sum()
+    };
     near(last) > near(body.shape.len() - 1)
 }
 
@@ -101,12 +107,16 @@ fn columns(
     for dim in last + 1..rank {
         let _ = writeln!(text, "    scf.for %d{dim} = %first to {} step %one {{", end(dim));
     }
+    // What a row of the tile shares is loaded before its loop.
+    let shared: Vec<bool> = reads.iter().map(|read| !read.dims.contains(&last)).collect();
+    load(text, reads, ins, &shared, true);
     let each = format!(
         "    scf.for %j = %first to %width step %one {{\n      %d{last} = arith.addi %block, %j : index\n      \
          %sum = memref.load %sums[%j] : {tile}\n"
     );
     text.push_str(&each);
-    let value = element(text, body, reduction, reads, ins, true);
+    load(text, reads, ins, &shared.iter().map(|one| !one).collect::<Vec<_>>(), true);
+    let value = element(text, body, reduction);
     let _ = writeln!(
         text,
         "      %next = arith.addf %sum, {value} : {ty}\n      memref.store %next, %sums[%j] : {tile}\n    }}"
@@ -155,7 +165,8 @@ pub(crate) fn launch(
         "    %part = scf.for %at = %tx to %count step %step iter_args(%acc = %zero) -> (f32) {{"
     );
     coordinates(text, "%at", summed, kept);
-    let value = element(text, body, reduction, reads, ins, false);
+    load(text, reads, ins, &vec![true; reads.len()], false);
+    let value = element(text, body, reduction);
     let _ =
         writeln!(text, "      %next = arith.addf %acc, {value} : f32\n      scf.yield %next : f32\n    }}");
     let _ = writeln!(text, "    %width = arith.constant {WARP} : i32");
@@ -190,20 +201,16 @@ pub(crate) fn coordinates(text: &mut String, index: &str, sizes: &[i64], from: u
     }
 }
 
-/// One element of what is summed, in the accumulator's type, at `%d0`, `%d1`, ... Returns its name.
-fn element(
-    text: &mut String,
-    body: &Elementwise,
-    reduction: &Reduction,
-    reads: &[Operand],
-    ins: &[String],
-    rows: bool,
-) -> String {
-    let mut loaded = Vec::new();
-    for (index, (one, name)) in reads.iter().zip(ins).enumerate() {
+/// Loads `%in0`, `%in1`, ... at `%d0`, `%d1`, ...: those reads that are `wanted`.
+fn load(text: &mut String, reads: &[Operand], ins: &[String], wanted: &[bool], rows: bool) {
+    for (index, (one, name)) in reads.iter().zip(ins).enumerate().filter(|(index, _)| wanted[*index]) {
         let _ = writeln!(text, "      %in{index} = memref.load {name}[{}] : {}", place(one), one.ty(rows));
-        loaded.push(format!("%in{index}"));
     }
+}
+
+/// One element of what is summed, in the accumulator's type, of loaded reads. Returns its name.
+fn element(text: &mut String, body: &Elementwise, reduction: &Reduction) -> String {
+    let loaded: Vec<String> = (0..body.reads.len()).map(|index| format!("%in{index}")).collect();
     let results = scalar::steps(text, body, &loaded);
     let value = match body.writes[0].source {
         Source::Read(index) => loaded[index].clone(),

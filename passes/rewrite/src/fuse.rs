@@ -18,7 +18,8 @@
 //! A sum or mean takes in the nodes that it reads, too, and ends its kernel; its order of additions is not ATen's, so only without `exact`.
 //! So do softmax and log-softmax over the last dimension and their backward forms, which also go in front of others; one such call in a
 //! kernel, and not computed twice for several readers. A layer norm over trailing dimensions takes in what it reads; so does its gradient where
-//! weight and bias have none.
+//! weight and bias have none. With `norms` the backward call of one that has both becomes three nodes, each a kernel: its gradient by the input, and
+//! two sums for those of weight and bias, which read the same tensors again.
 //!
 //! With `times=FILE`, of a fused step in which every kernel was timed beside the calls that it stands for (`rk-run --times`), a kernel that
 //! was slower is not made: its nodes stay apart, but for merges that spare memory, because the result would have been kept for longer than
@@ -38,6 +39,7 @@
 //! measuring.
 
 mod choice;
+mod norms;
 
 use std::collections::{HashMap, HashSet};
 
@@ -69,6 +71,11 @@ pub static PASS: PassSpec = PassSpec {
             help: "whether nodes that are not merged with others run as kernels, too",
         },
         OptionSpec {
+            name: "norms",
+            default: "false",
+            help: "whether backward calls of layer norms become three nodes with kernels (not with exact)",
+        },
+        OptionSpec {
             name: "times",
             default: "",
             help: "file of `rk-run --times` of a fused step: kernels that are slower there than their calls are not made",
@@ -86,6 +93,12 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let times = Times::read(&cx.option("times")).map_err(|message| {
         Diagnostic::error(cx.module().location(), format!("{}: {message}", PASS.argument))
     })?;
+    if !exact && cx.parsed_option("norms")? {
+        for step in cx.steps().into_iter().filter(|step| step.stage() == Stage::Simplified) {
+            cx.at(step.op());
+            norms::split(step, cx.module());
+        }
+    }
     let apart = choice::apart(cx, exact, &times)?;
     for step in cx.steps() {
         cx.at(step.op());
