@@ -2,16 +2,23 @@
 //
 // While a lowered step runs, its requests are served in its arena (arena.cpp) and counted all the same.
 //
-// It wraps the allocator that was there before. Each block carries its size in a header of 64 bytes, the
+// It stands in front of the allocator that was there before. Each block carries its size in a header of 64 bytes, the
 // alignment that torch promises; the context of the DataPtr is the data pointer itself, because parts of torch
 // (the oneDNN glue) call raw_allocate and assert this.
+//
+// In a program that is profiled, PyTorch's own allocator tells the profiler of each block. It would tell of blocks with headers, at
+// addresses that no tensor has, so where it is the one that was there before, memory comes from what it stands on itself, and the profiler
+// is told from here: of what was requested, and of no release whose request it has not seen.
 #include "arena.h"
 #include "common.h"
 #include "watch.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
+#include <new>
 
 namespace {
 
@@ -20,7 +27,41 @@ constexpr size_t kHeader = 64;
 std::atomic<int64_t> current{0};
 std::atomic<int64_t> peak{0};
 std::atomic<int64_t> count{0};
-c10::Allocator* inner = nullptr;
+std::atomic<int64_t> reported{0};
+c10::Allocator* inner = nullptr; // null: PyTorch's own
+
+// What stands in front of a block on the heap.
+struct Header {
+  int64_t bytes;
+  bool reported;
+};
+static_assert(sizeof(Header) <= kHeader);
+
+void report(void* data, int64_t bytes) {
+  const int64_t total = reported.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  c10::reportMemoryUsageToProfiler(data, bytes, static_cast<size_t>(total), 0, c10::Device(c10::DeviceType::CPU));
+}
+
+// A block with its header; gives the data.
+void* made(int64_t bytes) {
+  const size_t whole = static_cast<size_t>(bytes) + kHeader;
+  char* block = static_cast<char*>(inner == nullptr ? c10::alloc_cpu(whole) : inner->raw_allocate(whole));
+  const bool watched = inner == nullptr && c10::memoryProfilingEnabled();
+  new (block) Header{bytes, watched};
+  if (watched) report(block + kHeader, bytes);
+  return block + kHeader;
+}
+
+// Gives a block back; its bytes.
+int64_t given_back(void* data) {
+  char* block = static_cast<char*>(data) - kHeader;
+  const Header header = *reinterpret_cast<const Header*>(block);
+  if (header.reported && c10::memoryProfilingEnabled()) report(data, -header.bytes);
+  else if (header.reported) reported.fetch_sub(header.bytes, std::memory_order_relaxed);
+  if (inner == nullptr) c10::free_cpu(block);
+  else inner->raw_deallocate(block);
+  return header.bytes;
+}
 
 void raise(std::atomic<int64_t>& peak, int64_t level) {
   int64_t seen = peak.load(std::memory_order_relaxed);
@@ -37,11 +78,9 @@ void release(void* data) {
   if (data == nullptr) return;
   int64_t bytes = 0;
   const bool placed = rk::arena_give(data, bytes);
-  void* block = static_cast<char*>(data) - kHeader;
-  if (!placed) std::memcpy(&bytes, block, sizeof bytes);
-  current.fetch_sub(bytes, std::memory_order_relaxed);
   rk::watch_freed(data);
-  if (!placed) inner->raw_deallocate(block);
+  if (!placed) bytes = given_back(data);
+  current.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 struct Counting final : c10::Allocator {
@@ -54,12 +93,11 @@ struct Counting final : c10::Allocator {
       add(bytes);
       return {place, place, &release, cpu};
     }
-    char* block = static_cast<char*>(inner->raw_allocate(n + kHeader));
-    std::memcpy(block, &bytes, sizeof bytes);
+    void* data = made(bytes);
     add(bytes);
     if (!leaves) rk::arena_missed(c10::DeviceType::CPU);
-    rk::watch_made(block + kHeader, bytes, c10::DeviceType::CPU);
-    return {block + kHeader, block + kHeader, &release, cpu};
+    rk::watch_made(data, bytes, c10::DeviceType::CPU);
+    return {data, data, &release, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t n) const override { default_copy_data(to, from, n); }
@@ -74,7 +112,8 @@ extern "C" {
 const char* rk_memory_install(void) {
   return rk::guarded([] {
     static const bool installed = [] {
-      inner = c10::GetAllocator(c10::DeviceType::CPU);
+      auto* before = c10::GetAllocator(c10::DeviceType::CPU);
+      inner = before == c10::GetDefaultCPUAllocator() ? nullptr : before;
       static Counting counting;
       c10::SetAllocator(c10::DeviceType::CPU, &counting, 255);
       return true;

@@ -15,7 +15,7 @@ from torch import nn
 from training import equal, train
 
 import rk
-from rk import _rk, measure, native
+from rk import _rk, costs, measure, native
 
 sys.path.append(str(Path(__file__).parents[3] / "examples"))
 
@@ -83,7 +83,20 @@ def test_networks_train_to_the_bits_of_eager_in_one_arena(make, budget, programs
     assert took.outside == 0 < took.placed
     assert 0.9 * took.arena <= took.peak <= took.arena
     results = len(program._handed_out) + len(program._gradients)
-    assert took.left <= results, "what leaves the step is allocated, and nothing else"
+    # A result that was made in the arena by chance is moved out of it.
+    assert took.left <= results + took.moved, "what leaves the step is allocated, and nothing else"
+
+
+def test_the_profiler_sees_what_tensors_request(programs):
+    model, batches = perceptron()
+    train(model, batches, True, steps=1, codegen="rk", budget="80%")
+    with costs.Allocations() as allocations:
+        made = torch.empty(1000, dtype=torch.uint8)
+        del made
+    assert allocations.changes == [1000, -1000]
+    with measure.Addresses() as addresses:
+        made = torch.empty(1000, dtype=torch.uint8)
+    assert addresses.changes == [(made.data_ptr(), 1000)]
 
 
 @pytest.mark.parametrize("make", [perceptron, gpt2])
