@@ -142,3 +142,15 @@ def test_a_gradient_that_the_user_holds_is_not_added_to():
     with rk.memory_budget(None):
         found = run()
     assert equal(bits(found), expected)
+
+
+def test_a_sum_of_the_user_is_never_the_measure_of_what_nobody_else_holds(monkeypatch):
+    from rk.online_sums import Sums
+
+    budget = rk.memory_budget(None)
+    assert Sums.alone is not None
+    monkeypatch.setattr(Sums, "alone", None)
+    with budget:
+        x = torch.ones(4, requires_grad=True) * 2
+        (x[:2].sum() + x[2:].sum()).backward()
+    assert Sums.alone is None

@@ -59,6 +59,7 @@ def _calibrate() -> None:
     """Adds the gradients of two slices, which nobody else holds: so many hold what autograd is adding to."""
     with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
         runtime = Runtime(None, "h_lru", total=False, seed=0, patience=1.0, log=None)
+        runtime.calibrates = True
         with _Mode(runtime):
             x = torch.ones(2, requires_grad=True) * 2
             (x[:1].sum() + x[1:].sum()).backward()

@@ -18,8 +18,10 @@ __all__ = ["Sums"]
 class Sums:
     """What a runtime does in a backward pass with gradients of slices and with sums."""
 
-    # How many hold a tensor that autograd is adding to, and nobody else.
+    # How many hold a tensor that autograd is adding to, and nobody else. Unknown: nothing is added in place.
     alone: ClassVar[Seen | None] = None
+    # Whether the sum that comes is known to be such a one. A sum of the user's must never be the measure.
+    calibrates = False
 
     core: OnlineRuntime
     logs: bool
@@ -64,9 +66,10 @@ class Sums:
         ours = type(total) is type(other) is Managed and total._runtime is other._runtime is self
         if not ours or not total._own or not same_layout(total, other):
             return None
-        if Sums.alone is None:
-            Sums.alone = seen(args)
-        if Sums.alone != seen(args):
+        holders = seen(args)
+        if self.calibrates:
+            Sums.alone = holders
+        if holders != Sums.alone:
             return None
         own = total._handle.id
         first, second = self._pending(total), self._pending(other)
