@@ -18,6 +18,8 @@ struct Package {
     folder: Option<String>,
     /// Names of ours among the direct dependencies of every kind: normal, build and dev.
     uses: BTreeSet<String>,
+    /// Those of them that only its own tests use.
+    only_tests_use: BTreeSet<String>,
     /// Ids of the dependencies that end up in what is built: normal and build.
     builds_with: Vec<String>,
     /// Ids of the dependencies of its own tests.
@@ -61,11 +63,16 @@ fn packages(metadata: &Value, root: &str) -> Result<BTreeMap<String, Package>> {
         let folder =
             manifest.strip_prefix(root).map(|rest| rest.trim_end_matches("Cargo.toml").trim_matches('/'));
         let dependencies = list(&package["dependencies"]);
-        let uses = dependencies.iter().map(|used| text(&used["name"])).filter(|name| ours.contains(name));
+        let uses = |dev: bool| -> BTreeSet<String> {
+            let of_kind = dependencies.iter().filter(|used| (used["kind"] == "dev") == dev);
+            of_kind.map(|used| text(&used["name"])).filter(|name| ours.contains(name)).collect()
+        };
+        let (built, tested) = (uses(false), uses(true));
         let entry = Package {
             name: text(&package["name"]),
             folder: folder.filter(|_| is_ours(package)).map(str::to_owned),
-            uses: uses.collect(),
+            only_tests_use: tested.difference(&built).cloned().collect(),
+            uses: built.union(&tested).cloned().collect(),
             builds_with: Vec::new(),
             tests_with: Vec::new(),
         };
@@ -93,8 +100,9 @@ fn compare(drawing: &Drawing, packages: &BTreeMap<String, Package>) -> Vec<Strin
         .map(|package| package.name.as_str())
         .collect();
     let ours = || packages.iter().filter_map(|(id, package)| Some((id, package, package.folder.as_deref()?)));
-    for (id, Package { name, uses, .. }, folder) in ours() {
-        for used in uses.iter().filter(|used| doors.contains(used.as_str())) {
+    for (id, Package { name, uses, only_tests_use, .. }, folder) in ours() {
+        let for_tests = |used: &String| only_tests_use.contains(used) && drawing.is_for_tests(used);
+        for used in uses.iter().filter(|used| doors.contains(used.as_str()) && !for_tests(used)) {
             wrong.push(format!("{name} -> {used}: nothing may depend on what lies in tools/"));
         }
         let Some(room) = drawing.rooms.get(name) else {
@@ -183,27 +191,35 @@ mod tests {
 | MLIR | `melior` `mlir-sys` |
 <!-- /crate-families -->";
 
-    /// Each line is `name folder: dependencies`, the folder `-` for a crate that is not ours.
     fn check(crates: &str, expected: &[&str]) -> Result<()> {
+        check_drawn(DRAWN, crates, expected)
+    }
+
+    /// Each line is `name folder: dependencies`, the folder `-` for a crate that is not ours. A star behind what only tests use.
+    fn check_drawn(drawn: &str, crates: &str, expected: &[&str]) -> Result<()> {
         let mut packages = BTreeMap::new();
         for line in crates.lines() {
             let (head, uses) = line.split_once(':').context("no colon")?;
             let (name, folder) = head.trim().split_once(' ').context("no folder")?;
-            let uses: Vec<String> = uses.split_whitespace().map(str::to_owned).collect();
+            let (mut tests_with, mut builds_with) = (Vec::new(), Vec::new());
+            for used in uses.split_whitespace() {
+                match used.strip_suffix('*') {
+                    Some(used) => tests_with.push(used.to_owned()),
+                    None => builds_with.push(used.to_owned()),
+                }
+            }
+            let ours = |used: &&String| !["melior", "log"].contains(&used.as_str());
             let package = Package {
                 name: name.to_owned(),
                 folder: (folder != "-").then(|| folder.to_owned()),
-                uses: uses
-                    .iter()
-                    .filter(|used| !["melior", "log"].contains(&used.as_str()))
-                    .cloned()
-                    .collect(),
-                builds_with: uses,
-                tests_with: Vec::new(),
+                uses: builds_with.iter().chain(&tests_with).filter(ours).cloned().collect(),
+                only_tests_use: tests_with.iter().filter(ours).cloned().collect(),
+                builds_with,
+                tests_with,
             };
             packages.insert(name.to_owned(), package);
         }
-        assert_eq!(compare(&Drawing::parse(DRAWN)?, &packages), expected);
+        assert_eq!(compare(&Drawing::parse(drawn)?, &packages), expected);
         Ok(())
     }
 
@@ -238,6 +254,18 @@ mod tests {
             "solve is drawn and does not exist",
         ];
         check("plan passes/plan: opt\nopt tools/opt:\nextra passes/extra:", &expected)
+    }
+
+    #[test]
+    fn only_tests_may_use_what_is_for_tests() -> Result<()> {
+        let end = "<!-- /crate-graph -->";
+        let drawn = DRAWN.replace(end, &format!("| tests | `judge` | `tools/judge` | – | – |\n{end}"));
+        let rest = "solve passes/solve:\njudge tools/judge:";
+        check_drawn(&drawn, &format!("plan passes/plan: judge*\n{rest}"), &[])?;
+        let expected = ["plan -> judge: nothing may depend on what lies in tools/"];
+        check_drawn(&drawn, &format!("plan passes/plan: judge\n{rest}"), &expected)?;
+        let expected = ["plan -> opt: nothing may depend on what lies in tools/"];
+        check_drawn(&drawn, &format!("plan passes/plan: opt*\nopt tools/opt:\n{rest}"), &expected)
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub const PAGE: &str = "docs/architecture.md";
 
 /// What the document says of one crate.
 pub struct Room {
+    /// It is of the world `tests`: the tests of others may use it, and nothing that is built.
+    pub for_tests: bool,
     pub folder: String,
     pub may_use: BTreeSet<String>,
     pub must_not_reach: BTreeSet<String>,
@@ -32,13 +34,14 @@ impl Drawing {
     pub fn parse(page: &str) -> Result<Self> {
         let mut rooms = BTreeMap::new();
         for row in table(page, "crate-graph")? {
-            let [_world, names, folder, may_use, must_not] = row.as_slice() else {
+            let [world, names, folder, may_use, must_not] = row.as_slice() else {
                 bail!("{PAGE}: a row of the crate table has {} cells instead of 5", row.len());
             };
             let [name] = code(names)[..] else { bail!("{PAGE}: `{names}` names no single crate") };
             let [folder] = code(folder)[..] else { bail!("{PAGE}: {name} has no single folder") };
             let must_not_reach = must_not.split(',').map(str::trim).filter(|word| !["", "–"].contains(word));
             let room = Room {
+                for_tests: world == "tests",
                 folder: folder.to_owned(),
                 may_use: code(may_use).into_iter().map(str::to_owned).collect(),
                 must_not_reach: must_not_reach.map(str::to_owned).collect(),
@@ -60,6 +63,11 @@ impl Drawing {
             }
         }
         Ok(drawing)
+    }
+
+    /// Whether a crate is a tool of tests.
+    pub fn is_for_tests(&self, name: &str) -> bool {
+        self.rooms.get(name).is_some_and(|room| room.for_tests)
     }
 }
 
