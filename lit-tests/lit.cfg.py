@@ -37,6 +37,8 @@ if os.path.exists(plugin):
     config.available_features.add("plugin")
 if os.path.exists(os.path.join(tools, "rk-translate")):
     config.available_features.add("rk-translate")
+if os.path.exists(os.path.join(tools, "rk-plan")):
+    config.available_features.add("rk-plan")
 if os.path.exists(os.path.join(tools, "rk-run")):
     config.available_features.add("rk-run")
 if os.path.exists(os.path.join(tools, "rk-lsp-server")):

@@ -47,6 +47,8 @@ struct RawGraph<'a> {
     #[serde(borrow)]
     time_unit: Option<&'a RawValue>,
     #[serde(borrow)]
+    stage: Option<&'a RawValue>,
+    #[serde(borrow)]
     nodes: Option<Vec<&'a RawValue>>,
 }
 
@@ -100,6 +102,12 @@ pub fn read(text: &str) -> Result<Graph, JsonError> {
     }
     let graph: RawGraph =
         serde_json::from_str(text).map_err(|error| source.syntax(&error, 0, String::new()))?;
+    let untimed = |node: &&RawValue| !node.get().contains("\"time\"");
+    if let Some(stage) = graph.stage.filter(|_| graph.nodes.iter().flatten().all(|node| untimed(&node))) {
+        let message =
+            "this is a module as data (rk-translate --to json); rk-translate --to graph makes a graph";
+        return Err(source.at(stage.get(), "stage: ".into(), message.into()));
+    }
     let nodes = graph.nodes.unwrap_or_default();
     if nodes.is_empty() {
         return Err(JsonError {

@@ -47,6 +47,8 @@ fn errors_name_line_column_and_field() {
     insta::assert_snapshot!(error("{\"nodes\": [\n  {\"id\": 0, \"kind\": \"up\"}]}"), @r#"2:3: nodes[0].time: is missing"#);
     insta::assert_snapshot!(error("{\"nodes\": 3}"), @"1:11: invalid type: integer `3`, expected a sequence");
     insta::assert_snapshot!(error("{\"nodes\": []}"), @r#"1:1: the graph needs a non-empty list "nodes""#);
+    let module = r#"{"stage": "costed", "nodes": [{"name": "a", "time_ns": 3}]}"#;
+    insta::assert_snapshot!(error(module), @r#"1:11: stage: this is a module as data (rk-translate --to json); rk-translate --to graph makes a graph"#);
     insta::assert_snapshot!(error("[1, 2"), @"1:1: the graph must be a JSON object");
     insta::assert_snapshot!(error(r#"{"nodes": [{"id": 0, "kind": "sideways", "time": 1, "bytes": 1, "deps": []}]}"#), @r#"1:30: nodes[0].kind: must be "fwd", "bwd" or "other""#);
     insta::assert_snapshot!(error(r#"{"nodes": [{"id": 0, "kind": "fwd", "time": 1, "bytes": 1, "outputs": [], "deps": []}]}"#), @r#"1:57: nodes[0].bytes: stands beside "outputs"; give one of the two"#);

@@ -195,6 +195,11 @@ impl<'c> Problem<'c> {
         Some((self.places.get(symbol)?.0, number))
     }
 
+    /// The graph as `rk-plan` reads it, times in nanoseconds.
+    pub fn to_json(&self) -> String {
+        rk_plan::json::write(&self.graph)
+    }
+
     /// The value of the graph that an SSA value is an instance of.
     pub fn value_of(&self, value: Value<'c>) -> Option<ValueId> {
         self.values.get(&self.origin(value)?).copied()

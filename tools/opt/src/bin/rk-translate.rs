@@ -1,4 +1,4 @@
-//! `rk-translate`: a module of the dialect rk as a step file, as JSON, or as a drawing.
+//! `rk-translate`: a module of the dialect rk as a step file, as JSON, as a graph for `rk-plan`, or as a drawing.
 //!
 //! Exit codes: 0 done, 2 wrong command line, 3 the input cannot be read or is no valid module, 4 it is valid but cannot be
 //! translated (wrong stage, no step), 6 the output cannot be written. A file is written whole or not at all.
@@ -10,16 +10,18 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use rk_dialect::Context;
+use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::StepOp;
+use rk_rewrite::planning::Problem;
 
 /// Translates a step out of MLIR.
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]"
+    after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]\n  rk-translate costed.mlir --to graph -o graph.json && rk-plan graph.json --budget 60%"
 )]
 struct Cli {
-    /// Module at stage simplified or later (json: any stage); `-` reads standard input.
+    /// Module at stage simplified or later (json: any stage, graph: costed or later); `-` reads standard input.
     input: PathBuf,
     /// What to make of it.
     #[arg(long)]
@@ -38,6 +40,8 @@ enum Target {
     Step,
     /// The module as data.
     Json,
+    /// What the planner sees of it: a graph for rk-plan, times in ns.
+    Graph,
     /// A drawing for Graphviz.
     Dot,
 }
@@ -79,18 +83,22 @@ fn translate(cli: &Cli) -> Result<(), Refusal> {
     let text = match cli.to {
         Target::Json => format!("{:#}\n", rk_codegen::to_json(step, module.op())),
         Target::Dot => rk_codegen::to_dot(step, module.op()),
+        Target::Graph => report(&context, || Ok(Problem::of(step, module.op())?.to_json()))?,
         Target::Step => {
-            let (made, reported) = context.reporting(|| {
-                rk_codegen::to_step(step, module.op()).map_err(|diagnostic| diagnostic.report())
-            });
-            let made = made.map_err(|()| {
-                let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
-                Refusal(4, lines.join("\n"))
-            })?;
+            let made = report(&context, || rk_codegen::to_step(step, module.op()))?;
             rk_step::file::print(&made).map_err(|error| Refusal(4, format!("error: {shown}: {error}")))?
         }
     };
     write(cli.output.as_deref(), &text)
+}
+
+/// What is made, or the diagnostics of why not, a line each.
+fn report<'c, T>(context: &Context, make: impl FnOnce() -> Result<T, Diagnostic<'c>>) -> Result<T, Refusal> {
+    let (made, reported) = context.reporting(|| make().map_err(|diagnostic| diagnostic.report()));
+    made.map_err(|()| {
+        let lines: Vec<String> = reported.iter().map(ToString::to_string).collect();
+        Refusal(4, lines.join("\n"))
+    })
 }
 
 /// Writes the text whole or not at all: a new file beside the old one takes its place.
