@@ -7,8 +7,8 @@
 //!
 //! Everything is counted, the clock only stops. The arena never grows. Not here: plans of another time ([`crate::packed`]).
 
-use rk_plan::Bytes;
-use rk_plan::arena::{Arena, pack_with};
+use rk_plan::arena::pack_with;
+use rk_plan::{Bytes, Sequence, judge};
 
 use crate::clock::Clock;
 use crate::joint::Joint;
@@ -21,6 +21,8 @@ const MOST_RUNS: usize = 3000;
 const GOALS: u32 = 6;
 /// The share of the time for looking; the last packings take theirs too.
 const LOOKING: f64 = 0.8;
+/// Moves that calm the order before, and the share of the time for them.
+const CALM: (u64, f64) = (100_000, 0.3);
 
 /// What a layout has to be.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,49 +33,71 @@ pub(crate) enum Layout {
     Any,
 }
 
-/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time. The plan has its arena.
+/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time. The plan has its arena; its peak
+/// does not fall below `floor`, unless it has.
 pub(crate) fn compact(
     request: &Request,
-    plan: Plan,
+    mut best: Plan,
     addresses: Addresses,
     layout: Layout,
+    floor: Bytes,
     goal: impl Fn(Bytes) -> Bytes,
     clock: &Clock,
 ) -> Plan {
-    let Addresses { alignment, effort } = addresses;
-    let low = |arena: &Arena| arena.size <= goal(arena.lower_bound);
-    let small = plan.sequence.0.len() <= MOST_RUNS;
-    let Some(arena) = plan.arena.clone().filter(|arena| small && !low(arena)) else { return plan };
-    let model = Model::aligned(request.graph, alignment);
-    let most = i64::try_from(request.budget.max(arena.lower_bound).0).unwrap_or(i64::MAX);
-    let mut joint = Joint::new(request.graph, &model, &plan, &arena, most, request.seed);
-    let (mut best, mut lowest) = (plan.clone(), arena.size);
-    let mut missed = 0;
+    let Some(arena) = best.arena.as_ref().filter(|arena| arena.size > goal(arena.lower_bound)) else {
+        return best;
+    };
+    if best.sequence.0.len() > MOST_RUNS {
+        return best;
+    }
+    let model = Model::aligned(request.graph, addresses.alignment);
+    let limits = (floor, request.budget.max(arena.lower_bound));
     let looking = clock.part(LOOKING);
+    let calm =
+        Joint::new(request.graph, &model, &best, limits, request.seed).calm(CALM.0, &looking.part(CALM.1));
+    let start = packed(request, calm, &best, addresses).unwrap_or_else(|| best.clone());
+    tracing::debug!(height = height(&start).0, peak = start.trace.peak.0, "calmed");
+    let mut joint = Joint::new(request.graph, &model, &start, limits, request.seed);
+    keep_lower(&mut best, start);
+    let mut missed = 0;
     for round in 0..GOALS {
-        let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missed), &looking);
-        let Some(found) = joint.plan(request.graph, &plan).filter(|found| found.trace.peak <= request.budget)
-        else {
+        if low_enough(&best, &goal) || looking.expired() {
             break;
-        };
-        let again = pack_with(request.graph, &found.sequence, &found.trace, alignment, effort);
-        missed = missed.saturating_add(again.size.0.saturating_sub(goal(again.lower_bound).0));
-        let (height, packed) = (found.arena.as_ref().map_or(0, |arena| arena.size.0), again.size.0);
-        tracing::debug!(round, reached, height, packed, peak = found.trace.peak.0, "compacted");
-        let done = low(&again);
-        let repeated = Plan { arena: Some(again), ..found.clone() };
-        for candidate in [Some(found).filter(|_| layout == Layout::Any), Some(repeated)].into_iter().flatten()
-        {
-            let size = candidate.arena.as_ref().map_or(lowest, |arena| arena.size);
-            if size < lowest || (size == lowest && low_enough(&candidate, &goal)) {
-                (best, lowest) = (candidate, size);
-            }
         }
-        if done || !reached || low_enough(&best, &goal) || looking.expired() {
+        let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missed), &looking);
+        let Some(found) = joint.plan(request.graph, &best) else { break };
+        let again = packed(request, found.sequence.clone(), &found, addresses);
+        tracing::debug!(round, reached, height = height(&found).0, peak = found.trace.peak.0, "compacted");
+        if layout == Layout::Any {
+            keep_lower(&mut best, found);
+        }
+        let Some(again) = again else { break };
+        missed = missed.saturating_add(height(&again).0.saturating_sub(goal(again.trace.peak).0));
+        keep_lower(&mut best, again);
+        if !reached {
             break;
         }
     }
     best
+}
+
+/// The runs as a plan like another one, packed; `None` if they are no such plan.
+fn packed(request: &Request, sequence: Sequence, like: &Plan, addresses: Addresses) -> Option<Plan> {
+    let trace = judge(request.graph, &sequence).ok().filter(|trace| trace.time == like.trace.time)?;
+    let arena = pack_with(request.graph, &sequence, &trace, addresses.alignment, addresses.effort);
+    let fits = trace.peak <= request.budget.max(like.trace.peak);
+    fits.then_some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) })
+}
+
+fn height(plan: &Plan) -> Bytes {
+    plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena| arena.size)
+}
+
+/// Of arenas of one size the later one is kept: its layout can be found again.
+fn keep_lower(best: &mut Plan, plan: Plan) {
+    if height(&plan) <= height(best) {
+        *best = plan;
+    }
 }
 
 fn low_enough(plan: &Plan, goal: &impl Fn(Bytes) -> Bytes) -> bool {

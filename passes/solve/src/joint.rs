@@ -1,18 +1,22 @@
 //! Order and addresses in one state: lowers an arena by moving buffers and runs at once.
 //!
-//! State: a tape ([`crate::tape`]) and an offset for each buffer of it, or none: such a buffer waits. No two placed buffers
-//! overlap, and all of them end below a height. The search begins with those above it waiting, and goes on until none waits.
-//! The last one that came is placed:
+//! State: a tape ([`crate::tape`]) and a shelf ([`crate::shelf`]) with an offset for each buffer of it, or none: such a buffer
+//! waits. No two placed buffers overlap, and all of them end below a height. The search begins with those above it waiting, and
+//! goes on until none waits. One of them is placed:
 //!
 //! 1. in a hole if there is one;
-//! 2. else where the buffers in its way have been refused least often; these wait in turn, and it counts as refused once more;
+//! 2. else where the buffers in its way weigh least; these wait in turn, and all of them grow heavier;
 //! 3. then some random moves that keep every placed buffer where it is: a run moves between its operands and its uses, or
 //!    a buffer into another hole. A move that would make two placed buffers meet is taken back.
 //!
-//! How often a buffer was refused is remembered from height to height: what was hard to place stays so. Heights fall in small
-//! steps. Measured on random layered graphs: to forget, or to fall by a third of the way, ends 1 to 2 % of the height higher.
+//! The last one that came is placed first, or any. Neither is best everywhere, so attempts take turns. Weights are remembered
+//! from attempt to attempt and from height to height.
 //!
-//! Nothing is added to or taken from the runs, so time does not change; the peak stays within a limit. Buffers that are taken
+//! A run does not move either where memory gets fuller ([`crate::pressure`]); by how much it may is decided as in annealing. Left
+//! to chance, runs drift to where a layout has no room. For the same reason [`Joint::calm`] anneals the order first, without a
+//! look at addresses.
+//!
+//! Nothing is added to or taken from the runs, so time does not change; the peak stays between two limits. Buffers that are taken
 //! over in place, and what takes them over, keep their lives. Everything is counted, the clock only stops.
 //!
 //! Source: insertion with ejection and random feasible moves in between, Nagata and Bräysy, "A powerful route minimization
@@ -23,29 +27,29 @@ use std::collections::HashMap;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use rk_plan::arena::{self, Arena, Owner};
+use rk_plan::arena::{self, Owner};
 use rk_plan::{Bytes, Fate, Graph, NodeId, Sequence, judge};
 
 use crate::clock::Clock;
-use crate::model::{Model, NONE, from_sequence, to_sequence};
+use crate::model::{Model, from_sequence, to_sequence};
+use crate::pressure::Pressure;
 use crate::request::Plan;
 use crate::shelf::{Item, Shelf};
 use crate::tape::Tape;
 
+mod moves;
+
 /// Random moves after each placement.
-const MOVES: u32 = 12;
+const MOVES: u32 = 2;
 /// Of these, moves of buffers.
 const BUFFERS: f64 = 0.2;
-/// The next height is lower by one in so many parts of what is left to the goal: small steps, each from the state before.
-const STEP: u64 = 50;
-/// Placements in an attempt at a height, and attempts that may fail.
-const PLACEMENTS: u64 = 20_000;
-const FAILURES: u32 = 40;
-/// No move takes the peak more than one part in this many below the height: a lower one would say less about the arena.
-const NEAR: u64 = 101;
-/// Slots tried for a free one.
-const LOOKS: usize = 4;
-
+/// The next height is lower by one in so many parts of what is left to the goal: each from the state before.
+const STEP: u64 = 4;
+/// Placements in the first attempts at a height; each round of attempts has twice as many. Rounds that may fail.
+const PLACEMENTS: u64 = 4_000;
+const ROUNDS: u32 = 8;
+/// How often any waiting buffer is placed and not the last one, in the attempts of a round.
+const HABITS: [f64; 3] = [0.0, 0.5, 0.1];
 /// See the module.
 pub(crate) struct Joint<'m> {
     tape: Tape<'m>,
@@ -56,27 +60,33 @@ pub(crate) struct Joint<'m> {
     shelf: Shelf,
     /// Buffers that another takes over, in place and for good, and these: they have no size of their own.
     heirs: Vec<(usize, usize)>,
-    waiting: Vec<u32>,
+    pressure: Pressure,
+    temperature: f64,
+    /// Addresses do not matter now.
+    calming: bool,
     alignment: u64,
     most: i64,
     /// The peak does not fall below this, unless it has.
     least: i64,
     random: ChaCha8Rng,
-    /// What changes in a move, and what it was.
-    changed: Vec<(u32, Item)>,
+    /// What changes in a move, before and after it.
+    changed: Vec<(u32, Item, Item)>,
 }
 
 impl<'m> Joint<'m> {
-    /// From a plan with its arena. The model has sizes rounded as the arena has; `most` is the largest peak allowed.
+    /// From a plan and its arena, packed at once if it has none. The model has sizes rounded as the arena has; peaks stay between the limits, unless the
+    /// plan's is lower.
     pub(crate) fn new(
         graph: &Graph,
         model: &'m Model,
         plan: &Plan,
-        arena: &Arena,
-        most: i64,
+        (least, most): (Bytes, Bytes),
         seed: u64,
     ) -> Self {
+        let signed = |bytes: Bytes| i64::try_from(bytes.0).unwrap_or(i64::MAX);
+        let arena = plan.arena.clone().unwrap_or_else(|| arena::pack(graph, &plan.sequence, &plan.trace));
         let tape = Tape::new(model, &from_sequence(&plan.sequence));
+        let pressure = Pressure::new(signed(most), &tape, &[]);
         let mut joint = Self {
             tape,
             of_value: Vec::new(),
@@ -84,10 +94,12 @@ impl<'m> Joint<'m> {
             of_state: Vec::new(),
             shelf: Shelf::default(),
             heirs: Vec::new(),
-            waiting: Vec::new(),
+            pressure,
+            temperature: moves::WARM,
+            calming: false,
             alignment: arena.alignment.0.max(1),
-            most,
-            least: 0,
+            most: signed(most),
+            least: signed(least),
             random: ChaCha8Rng::seed_from_u64(seed),
             changed: Vec::new(),
         };
@@ -151,7 +163,8 @@ impl<'m> Joint<'m> {
         for &(item, heir) in self.heirs.iter().rev() {
             self.shelf.items[item].end = self.shelf.items[heir].end;
         }
-        self.shelf.sort();
+        self.shelf.settle();
+        self.pressure = Pressure::new(self.most, &self.tape, &self.shelf.items);
     }
 
     fn read_life(&mut self, value: u32, run: usize) {
@@ -164,34 +177,27 @@ impl<'m> Joint<'m> {
         u64::try_from(self.tape.peak()).unwrap_or(0)
     }
 
-    /// The end of the topmost buffer.
-    fn height(&self) -> u64 {
-        self.shelf.placed.iter().map(|placed| placed.high).max().unwrap_or(0)
-    }
-
     /// Lowers the arena to `goal(peak)`, step by step, until that is reached or it failed too often. True if it is reached.
     pub(crate) fn lower(&mut self, goal: impl Fn(u64) -> u64, clock: &Clock) -> bool {
         let mut best = self.snapshot();
-        let (mut least, mut failures) = (self.height(), 0);
+        let (mut least, mut failed) = (self.shelf.height(), 0);
         loop {
             let goal = goal(self.peak()) / self.alignment * self.alignment;
             if least <= goal {
                 return true;
             }
-            if failures == FAILURES || clock.expired() {
+            let round = failed / HABITS.len() as u32;
+            if round == ROUNDS || clock.expired() {
                 return false;
             }
             let target = goal.max(least - 1 - (least - goal) / STEP) / self.alignment * self.alignment;
-            if self.below(target, clock) {
-                (least, best) = (self.height(), self.snapshot());
-                tracing::trace!(
-                    height = least,
-                    goal,
-                    milliseconds = clock.elapsed().as_millis() as u64,
-                    "lower"
-                );
+            let any = HABITS[failed as usize % HABITS.len()];
+            if self.below(target, any, PLACEMENTS << round, clock) {
+                (least, best) = (self.shelf.height(), self.snapshot());
+                let milliseconds = clock.elapsed().as_millis() as u64;
+                tracing::trace!(height = least, goal, any, round, milliseconds, "lower");
             } else {
-                failures += 1;
+                failed += 1;
                 self.restore(&best);
             }
         }
@@ -204,7 +210,6 @@ impl<'m> Joint<'m> {
 
     fn restore(&mut self, snapshot: &(Vec<u32>, Vec<u64>)) {
         self.tape.reset(&snapshot.0);
-        self.waiting.clear();
         for (item, &offset) in self.shelf.items.iter_mut().zip(&snapshot.1) {
             item.offset = offset;
         }
@@ -212,145 +217,24 @@ impl<'m> Joint<'m> {
     }
 
     /// Looks for a state below `height`. True if there is one; otherwise some buffers may wait.
-    fn below(&mut self, height: u64, clock: &Clock) -> bool {
-        self.least = i64::try_from(height - height / NEAR).unwrap_or(i64::MAX);
-        let high: Vec<u32> = self
-            .shelf
-            .placed
-            .iter()
-            .filter(|placed| placed.high > height)
-            .map(|placed| placed.item)
-            .collect();
-        for item in high {
-            self.shelf.lift(item);
-            self.waiting.push(item);
-        }
-        for step in 0..PLACEMENTS {
-            let Some(item) = self.waiting.pop() else { return true };
-            if step % 16 == 15 && clock.expired() {
+    fn below(&mut self, height: u64, any: f64, placements: u64, clock: &Clock) -> bool {
+        self.shelf.cut(height);
+        for step in 0..placements {
+            if self.shelf.is_complete() {
+                return true;
+            }
+            if (step % 16 == 15 && clock.expired()) || !self.shelf.insert(height, any, &mut self.random) {
                 return false;
             }
-            self.insert(item, height);
             for _ in 0..MOVES {
-                self.wander(height);
+                if self.random.random_bool(BUFFERS) {
+                    self.shelf.stir(height, &mut self.random);
+                } else {
+                    self.wander();
+                }
             }
         }
-        self.waiting.is_empty()
-    }
-
-    fn insert(&mut self, item: u32, height: u64) {
-        let size = self.shelf.items[item as usize].size;
-        if size > height {
-            return self.waiting.push(item);
-        }
-        let offset = self.shelf.hole(item, height, &mut self.random).unwrap_or_else(|| {
-            self.shelf.refused[item as usize] += 1;
-            self.shelf.cheapest(item, height, &mut self.random)
-        });
-        let Item { start, end, .. } = self.shelf.items[item as usize];
-        let mut next = 0;
-        while let Some(other) = self.shelf.placed.get(next).copied() {
-            if other.low >= offset + size {
-                break;
-            }
-            if other.high > offset && other.start <= end && start <= other.end {
-                self.shelf.lift(other.item);
-                self.waiting.push(other.item);
-            } else {
-                next += 1;
-            }
-        }
-        self.shelf.put(item, offset);
-    }
-
-    /// One random move that ejects nothing.
-    fn wander(&mut self, height: u64) {
-        if self.random.random_bool(BUFFERS) {
-            let at = self.random.random_range(0..self.shelf.placed.len().max(1));
-            if let Some(other) = self.shelf.placed.get(at).copied() {
-                let before = self.shelf.items[other.item as usize].offset;
-                self.shelf.lift(other.item);
-                let offset = self.shelf.hole(other.item, height, &mut self.random).unwrap_or(before);
-                self.shelf.put(other.item, offset);
-            }
-            return;
-        }
-        let mut slot = self.random.random_range(1..=self.tape.last_slot());
-        if self.tape.node_at(slot) == NONE {
-            slot = self.tape.previous_used(slot);
-        }
-        if slot == 0 {
-            return;
-        }
-        let node = self.tape.node_at(slot);
-        let run = self.tape.runs(node).partition_point(|&other| other < slot);
-        let (low, high) = self.tape.window(node, run);
-        if high - low <= 1 {
-            return;
-        }
-        for _ in 0..LOOKS {
-            let target = self.random.random_range(low + 1..high);
-            if self.tape.node_at(target) == NONE {
-                self.shift(node, run, target, height);
-                return;
-            }
-        }
-    }
-
-    /// Moves a run to a free slot, unless placed items would meet.
-    fn shift(&mut self, node: u32, run: usize, target: u32, height: u64) {
-        let model = self.tape.model;
-        let from = self.tape.runs(node)[run];
-        let handed = |value: u32| {
-            model.overwritable[value as usize] || model.over[model.producer[value as usize] as usize] != NONE
-        };
-        let reads = model.reads.row(node);
-        if model.over[node as usize] != NONE
-            || reads.iter().chain(model.writes.row(node)).any(|&value| handed(value))
-        {
-            return;
-        }
-        let before = self.tape.peak();
-        self.tape.shift(node, from, target);
-        let limit = self.most.min(i64::try_from(height).unwrap_or(i64::MAX));
-        let peak = self.tape.peak();
-        if peak > limit || peak < self.least.min(before) {
-            return self.tape.rollback_to(0);
-        }
-        self.changed.clear();
-        for index in 0..self.tape.affected().len() {
-            let (value, run) = self.tape.affected()[index];
-            let item = self.of_value[value as usize] + run;
-            self.note(item);
-            self.read_life(value, run as usize);
-        }
-        let workspace = self.of_workspace[node as usize] + run as u32;
-        self.note(workspace);
-        let slot = self.tape.runs(node)[run];
-        (self.shelf.items[workspace as usize].start, self.shelf.items[workspace as usize].end) = (slot, slot);
-        let state = self.of_state[node as usize];
-        self.note(state);
-        let runs = self.tape.runs(node);
-        (self.shelf.items[state as usize].start, self.shelf.items[state as usize].end) =
-            (runs[0], runs[runs.len() - 1]);
-        self.shelf.refresh(&self.changed);
-        let meets = self.changed.iter().any(|(item, before)| {
-            let now = self.shelf.items[*item as usize];
-            (now.start < before.start || now.end > before.end) && self.shelf.meets(*item)
-        });
-        if meets {
-            for &(item, before) in self.changed.iter().rev() {
-                self.shelf.items[item as usize] = before;
-            }
-            self.shelf.refresh(&self.changed);
-            self.tape.rollback_to(0);
-        } else {
-            self.tape.commit();
-        }
-    }
-
-    fn note(&mut self, item: u32) {
-        self.changed.push((item, self.shelf.items[item as usize]));
+        self.shelf.is_complete()
     }
 
     fn item_of(&self, sequence: &Sequence, runs: &[u32], owner: Owner, start: usize) -> usize {
@@ -400,27 +284,60 @@ mod tests {
     use crate::synthetic::{Family, graph};
     use rk_plan::base_trace;
 
+    /// A step of which every third node runs twice, the second time right after the first, and its limits.
+    fn crowded(family: Family, seed: u64) -> (Graph, Plan, (Bytes, Bytes)) {
+        let graph = graph(family, 60, seed);
+        let twice = |node: NodeId| 1 + usize::from(node.0.is_multiple_of(3) && !graph.node(node).once);
+        let sequence: Sequence = graph.node_ids().flat_map(|node| vec![node; twice(node)]).collect();
+        let trace = judge(&graph, &sequence).expect("legal");
+        let arena = arena::pack_with(&graph, &sequence, &trace, Bytes(64), 0);
+        let most = Bytes(trace.peak.0.max(base_trace(&graph).peak.0) + 64 * 400);
+        let plan = Plan { sequence, trace, solver: crate::Solver::Local, arena: Some(arena) };
+        (graph, plan, (Bytes(0), most))
+    }
+
+    const STEPS: [(Family, u64); 5] = [
+        (Family::Layered, 0),
+        (Family::Layered, 1),
+        (Family::Residual, 1),
+        (Family::Transformer, 3),
+        (Family::DenseNet, 5),
+    ];
+
+    #[test]
+    fn calm_orders_are_legal_and_pressure_is_counted_along() {
+        let mut calmer = 0;
+        for (family, seed) in STEPS {
+            let (graph, plan, (_, most)) = crowded(family, seed);
+            let model = Model::aligned(&graph, Bytes(64));
+            let limits = (Bytes(0), Bytes(most.0.min(plan.trace.peak.0 / 100 * 101)));
+            let clock = Clock::new(std::time::Duration::MAX);
+            let all = |joint: &Joint| joint.pressure.between(&joint.tape, 1, joint.tape.last_slot());
+            let mut joint = Joint::new(&graph, &model, &plan, limits, 7);
+            let before = all(&joint);
+            let sequence = joint.calm(3000, &clock);
+            let counted = joint.pressure.clone();
+            joint.read_lives();
+            assert_eq!(counted, joint.pressure, "{family}");
+            let trace = judge(&graph, &sequence).expect("legal");
+            assert_eq!(trace.time, plan.trace.time);
+            let calm = Plan { sequence, trace, arena: None, ..plan };
+            let after = all(&Joint::new(&graph, &model, &calm, limits, 7));
+            assert!(after <= before, "{family}: {before} {after}");
+            calmer += usize::from(after < before);
+        }
+        assert!(calmer >= 3, "{calmer}");
+    }
+
     /// Odd seeds have workspaces, kept states, second outputs, pinned values and operands that are overwritten.
     #[test]
     fn runs_and_buffers_move_and_stay_legal() {
         let (mut lowered, mut heirs) = (0, 0);
-        for (family, seed) in [
-            (Family::Layered, 0),
-            (Family::Layered, 1),
-            (Family::Residual, 1),
-            (Family::Transformer, 3),
-            (Family::DenseNet, 5),
-        ] {
-            let graph = graph(family, 60, seed);
-            // Every third node runs twice, the second time right after the first.
-            let twice = |node: NodeId| 1 + usize::from(node.0.is_multiple_of(3) && !graph.node(node).once);
-            let sequence: Sequence = graph.node_ids().flat_map(|node| vec![node; twice(node)]).collect();
-            let trace = judge(&graph, &sequence).expect("legal");
-            let arena = arena::pack_with(&graph, &sequence, &trace, Bytes(64), 0);
-            let most = Bytes(trace.peak.0.max(base_trace(&graph).peak.0) + 64 * 400);
-            let plan = Plan { sequence, trace, solver: crate::Solver::Local, arena: Some(arena.clone()) };
+        for (family, seed) in STEPS {
+            let (graph, plan, limits) = crowded(family, seed);
+            let (arena, most) = (plan.arena.clone().expect("has one"), limits.1);
             let model = Model::aligned(&graph, Bytes(64));
-            let mut joint = Joint::new(&graph, &model, &plan, &arena, most.0 as i64, 7);
+            let mut joint = Joint::new(&graph, &model, &plan, limits, 7);
             heirs += joint.heirs.len();
             joint.lower(|peak| peak, &Clock::new(std::time::Duration::from_millis(300)));
             // Judged, and checked for overlaps, inside.

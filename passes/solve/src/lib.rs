@@ -41,6 +41,7 @@ mod model;
 mod order;
 mod packed;
 mod pareto;
+mod pressure;
 mod prove;
 mod record;
 mod repair;

@@ -79,19 +79,12 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
             }
         }
     }
-    Outcome {
-        plan: best.map(|plan| {
-            compact(
-                request,
-                plan,
-                addresses,
-                Layout::Any,
-                |peak| Bytes(peak.0.saturating_add(peak.0 / 100)),
-                &clock,
-            )
-        }),
-        ..outcome
-    }
+    let near = |peak: Bytes| Bytes(peak.0.saturating_add(peak.0 / 100));
+    let compacted = |plan: Plan| {
+        let floor = plan.trace.peak;
+        compact(request, plan, addresses, Layout::Any, floor, near, &clock)
+    };
+    Outcome { plan: best.map(compacted), ..outcome }
 }
 
 /// Plans a step so that its arena is within the budget.
@@ -217,7 +210,8 @@ impl Packer<'_> {
             let mut plan = Plan { arena: Some(arena), ..plan };
             if again {
                 let (request, clock) = (self.request, self.clock.part(COMPACTING));
-                plan = compact(request, plan, self.addresses, Layout::Repeatable, |_| budget, &clock);
+                plan =
+                    compact(request, plan, self.addresses, Layout::Repeatable, Bytes(0), |_| budget, &clock);
             }
             let size = plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena| arena.size);
             self.smallest = self.smallest.min(size);

@@ -16,7 +16,7 @@ use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop};
 use crate::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 5;
+pub const REVISION: u32 = 6;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,16 @@
 //! Buffers on a shelf: each with its life in slots and its place in the arena, or waiting for one. The state of
 //! [`crate::joint`]; what does the same for lives that never change is `rk_plan::arena`.
+//!
+//! What is in the way of a buffer has a weight there: one, how often it found no place itself, and how often the two were in
+//! each other's way. The first learns fast where there are many buffers of all sizes, the second where there are few.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 /// The offset of a buffer that waits.
-pub(crate) const WAITS: u64 = u64::MAX;
+const WAITS: u64 = u64::MAX;
+/// How often a random hole is taken instead of the tightest.
+const ANY: f64 = 0.5;
 
 /// A piece of storage with its life in slots.
 #[derive(Clone, Copy)]
@@ -18,12 +23,18 @@ pub(crate) struct Item {
 
 /// A placed item, for fast looking: in order of `low`.
 #[derive(Clone, Copy)]
-pub(crate) struct Placed {
-    pub(crate) low: u64,
-    pub(crate) high: u64,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-    pub(crate) item: u32,
+struct Placed {
+    low: u64,
+    high: u64,
+    start: u32,
+    end: u32,
+    item: u32,
+}
+
+impl Placed {
+    fn lives_with(&self, start: u32, end: u32) -> bool {
+        self.start <= end && start <= self.end
+    }
 }
 
 /// All buffers. No two placed ones share bytes and slots, as far as the caller keeps to that.
@@ -31,19 +42,44 @@ pub(crate) struct Placed {
 pub(crate) struct Shelf {
     pub(crate) items: Vec<Item>,
     /// The placed ones with a size, from the floor up.
-    pub(crate) placed: Vec<Placed>,
-    /// How often each item found no hole.
-    pub(crate) refused: Vec<u64>,
+    placed: Vec<Placed>,
+    /// Those with a size that have no place.
+    waiting: Vec<u32>,
+    largest: u64,
+    /// The row of each item in `met`, if it has a size.
+    row: Vec<u32>,
+    /// How often each item found no hole, and each two were in each other's way.
+    refused: Vec<u64>,
+    met: Vec<u16>,
+    near: Vec<(u64, u64, u64)>,
     ends: Vec<(u64, u64)>,
 }
 
 impl Shelf {
-    /// Puts all items that have a size and a place in order.
-    pub(crate) fn sort(&mut self) {
-        let solid = self.items.iter().zip(0u32..).filter(|(item, _)| item.size > 0 && item.offset != WAITS);
-        self.placed = solid.map(|(item, index)| placed(item, index)).collect();
+    /// Takes the items as they are now. What was learned remains.
+    pub(crate) fn settle(&mut self) {
+        let solid = |item: &Item| item.size > 0;
+        let rows = self.items.iter().filter(|item| solid(item)).count();
+        if self.met.len() != rows * rows {
+            self.met = vec![0; rows * rows];
+            self.refused = vec![0; self.items.len()];
+        }
+        self.row = vec![u32::MAX; self.items.len()];
+        (self.placed, self.waiting) = (Vec::new(), Vec::new());
+        for ((index, item), row) in (0u32..).zip(&self.items).filter(|(_, item)| solid(item)).zip(0..) {
+            self.row[index as usize] = row;
+            match item.offset {
+                WAITS => self.waiting.push(index),
+                _ => self.placed.push(placed(item, index)),
+            }
+        }
         self.placed.sort_unstable_by_key(|placed| (placed.low, placed.item));
-        self.refused.resize(self.items.len(), 1);
+        self.largest = self.items.iter().map(|item| item.size).max().unwrap_or(0);
+    }
+
+    /// Where the topmost placed item ends.
+    pub(crate) fn height(&self) -> u64 {
+        self.placed.iter().map(|placed| placed.high).max().unwrap_or(0)
     }
 
     fn position(&self, item: u32) -> usize {
@@ -51,24 +87,84 @@ impl Shelf {
         self.placed.partition_point(|placed| (placed.low, placed.item) < (low, item))
     }
 
-    /// Takes an item away from its place.
-    pub(crate) fn lift(&mut self, item: u32) {
+    /// Takes items that end above a height away from their places.
+    pub(crate) fn cut(&mut self, height: u64) {
+        let high = self.placed.iter().filter(|placed| placed.high > height).map(|placed| placed.item);
+        for item in high.collect::<Vec<_>>() {
+            self.lift(item);
+        }
+    }
+
+    fn lift(&mut self, item: u32) {
         let at = self.position(item);
         self.placed.remove(at);
         self.items[item as usize].offset = WAITS;
+        self.waiting.push(item);
     }
 
-    /// Gives an item a place.
-    pub(crate) fn put(&mut self, item: u32, offset: u64) {
+    fn put(&mut self, item: u32, offset: u64) {
         self.items[item as usize].offset = offset;
         let at = self.position(item);
         self.placed.insert(at, placed(&self.items[item as usize], item));
     }
 
-    /// The tightest hole or, half of the time, any; nothing is in the way there.
-    pub(crate) fn hole(&self, item: u32, height: u64, random: &mut ChaCha8Rng) -> Option<u64> {
+    /// Whether nothing waits.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Gives a place below `height` to the one that waits for the shortest time or, with some probability, any: a hole, or where
+    /// the least weight is in the way, which waits then. False if it fits in no case.
+    pub(crate) fn insert(&mut self, height: u64, any: f64, random: &mut ChaCha8Rng) -> bool {
+        let count = self.waiting.len();
+        let at = if random.random_bool(any) { random.random_range(0..count.max(1)) } else { count - 1 };
+        let item = self.waiting.swap_remove(at);
+        if self.items[item as usize].size > height {
+            self.waiting.push(item);
+            return false;
+        }
         let Item { size, start, end, .. } = self.items[item as usize];
-        let any = random.random_bool(0.5);
+        if let Some(offset) = self.hole(item, height, random) {
+            self.put(item, offset);
+            return true;
+        }
+        self.refused[item as usize] += 1;
+        let offset = self.cheapest(item, height, random);
+        let (rows, row) = (self.met.len().isqrt(), self.row[item as usize] as usize);
+        let mut next = self.first_above(offset);
+        while let Some(other) = self.placed.get(next).copied().filter(|other| other.low < offset + size) {
+            if other.high <= offset || !other.lives_with(start, end) {
+                next += 1;
+                continue;
+            }
+            self.lift(other.item);
+            let column = self.row[other.item as usize] as usize;
+            for pair in [row * rows + column, column * rows + row] {
+                self.met[pair] = self.met[pair].saturating_add(1);
+            }
+        }
+        self.put(item, offset);
+        true
+    }
+
+    /// The first placed one that may end above an offset.
+    fn first_above(&self, offset: u64) -> usize {
+        self.placed.partition_point(|placed| placed.low + self.largest <= offset)
+    }
+
+    /// A random placed item goes into another hole, if there is one.
+    pub(crate) fn stir(&mut self, height: u64, random: &mut ChaCha8Rng) {
+        let at = random.random_range(0..self.placed.len().max(1));
+        let Some(Placed { item, low, .. }) = self.placed.get(at).copied() else { return };
+        self.placed.remove(at);
+        let offset = self.hole(item, height, random).unwrap_or(low);
+        self.put(item, offset);
+    }
+
+    /// The tightest hole or, half of the time, any; nothing is in the way there.
+    fn hole(&self, item: u32, height: u64, random: &mut ChaCha8Rng) -> Option<u64> {
+        let Item { size, start, end, .. } = self.items[item as usize];
+        let any = random.random_bool(ANY);
         let (mut top, mut best, mut least, mut seen) = (0, None, u64::MAX, 0u32);
         let mut look = |from: u64, top: u64| {
             if from >= top + size {
@@ -81,7 +177,7 @@ impl Shelf {
                 }
             }
         };
-        for other in self.placed.iter().filter(|other| other.start <= end && start <= other.end) {
+        for other in self.placed.iter().filter(|other| other.lives_with(start, end)) {
             look(other.low, top);
             top = top.max(other.high);
         }
@@ -89,27 +185,28 @@ impl Shelf {
         best
     }
 
-    /// Where the items in the way have been refused least; ties at random.
-    pub(crate) fn cheapest(&mut self, item: u32, height: u64, random: &mut ChaCha8Rng) -> u64 {
+    /// Where the least weight is in the way; ties at random.
+    fn cheapest(&mut self, item: u32, height: u64, random: &mut ChaCha8Rng) -> u64 {
         let Item { size, start, end, .. } = self.items[item as usize];
-        let near: Vec<(u64, u64, u64)> = self
-            .placed
-            .iter()
-            .filter(|other| other.start <= end && start <= other.end)
-            .map(|other| (other.low, other.high, self.refused[other.item as usize]))
-            .collect();
+        let rows = self.met.len().isqrt();
+        let met = &self.met[self.row[item as usize] as usize * rows..][..rows];
+        self.near.clear();
+        for other in self.placed.iter().filter(|other| other.lives_with(start, end)) {
+            let met = met[self.row[other.item as usize] as usize];
+            self.near.push((other.low, other.high, 1 + self.refused[other.item as usize] + u64::from(met)));
+        }
         self.ends.clear();
-        self.ends.extend(near.iter().map(|near| (near.1, near.2)));
+        self.ends.extend(self.near.iter().map(|near| (near.1, near.2)));
         self.ends.sort_unstable();
         let roof = height - size;
         let above = std::iter::once(0).chain(self.ends.iter().map(|end| end.0));
-        let below = near.iter().filter_map(|near| near.0.checked_sub(size)).chain([roof]);
+        let below = self.near.iter().filter_map(|near| near.0.checked_sub(size)).chain([roof]);
         let (mut best, mut least, mut ties) = (0, u64::MAX, 0u32);
         let mut try_all = |offsets: &mut dyn Iterator<Item = u64>| {
             // In the way: what begins below the upper end, less what ends at the lower end or deeper.
             let (mut begun, mut ended, mut next_begin, mut next_end) = (0u64, 0u64, 0, 0);
             for offset in offsets.take_while(|&offset| offset <= roof) {
-                while let Some(near) = near.get(next_begin).filter(|near| near.0 < offset + size) {
+                while let Some(near) = self.near.get(next_begin).filter(|near| near.0 < offset + size) {
                     begun += near.2;
                     next_begin += 1;
                 }
@@ -124,19 +221,18 @@ impl Shelf {
                 }
             }
         };
+        // Each in ascending order, as the sums need it.
         try_all(&mut above.into_iter());
         try_all(&mut below.into_iter());
         best
     }
 
-    /// The lives of what has changed, in the placed ones.
-    pub(crate) fn refresh(&mut self, changed: &[(u32, Item)]) {
-        for &(item, _) in changed {
-            let about = self.items[item as usize];
-            if about.size > 0 && about.offset != WAITS {
-                let at = self.position(item);
-                self.placed[at] = placed(&about, item);
-            }
+    /// An item lives from now on as `now` does, at the same offset.
+    pub(crate) fn change(&mut self, item: u32, now: &Item) {
+        self.items[item as usize] = *now;
+        if now.offset != WAITS && now.size > 0 {
+            let at = self.position(item);
+            self.placed[at] = placed(now, item);
         }
     }
 
@@ -146,10 +242,9 @@ impl Shelf {
         if size == 0 || offset == WAITS {
             return false;
         }
-        let mut below = self.placed.iter().take_while(|other| other.low < offset + size);
-        below.any(|other| {
-            other.high > offset && other.start <= end && start <= other.end && other.item != item
-        })
+        let low =
+            self.placed[self.first_above(offset)..].iter().take_while(|other| other.low < offset + size);
+        low.into_iter().any(|other| other.high > offset && other.lives_with(start, end) && other.item != item)
     }
 }
 
