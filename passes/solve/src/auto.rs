@@ -14,7 +14,7 @@ use std::time::Duration;
 use rk_plan::{Bytes, Time};
 
 use crate::anneal::Annealing;
-use crate::bounds::{Bound, HeldSet, order_free_below};
+use crate::bounds::{Bound, HeldSet, held_at, order_free_below};
 use crate::clock::Clock;
 use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
@@ -118,16 +118,15 @@ pub(crate) fn cut(task: &mut Task) {
     if !task.is_settled() {
         held_starts(task);
         let model = std::mem::replace(&mut task.model, Model::empty());
-        proof_starts(task, &model, false);
+        proof_starts(task, &model);
         task.model = model;
     }
 }
 
 /// A proof needs a good plan at hand, and what it plays out is a start.
-fn proof_starts(task: &mut Task, model: &Model, reordered: bool) -> Vec<Best> {
+fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
     let mut starts = Vec::new();
-    let far = reordered && !gap_within(task, FAR);
-    for nodes in prove(task, far) {
+    for nodes in prove(task, !gap_within(task, FAR)) {
         let seed = task.request.seed;
         if let Some(best) = first_plan::greedy(model, &nodes, task.budget, seed, 2, &task.clock) {
             task.offer(&best.nodes, Solver::Cut);
@@ -167,12 +166,17 @@ pub(crate) fn cuts_fit(task: &Task) -> bool {
 
 /// Whether a list schedule alone lowers the peak, or nothing else has found a plan: then annealing over the order pays. The
 /// graph of a training step is a ladder, and hardly any order of it is better than the given one.
-fn order_matters(task: &Task) -> bool {
+fn order_matters(task: &mut Task) -> bool {
+    if let Some(known) = task.order_matters {
+        return known;
+    }
     let peak = |order: &[u32]| Tape::new(&task.model, order).peak();
     let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let orders = list_schedules(&task.model, 5, task.request.seed, &task.clock);
     let least = orders.iter().map(|order| peak(order)).min().unwrap_or(i64::MAX);
-    task.plan.is_none() || least < peak(&base) / 100 * 97
+    let matters = task.plan.is_none() || least < peak(&base) / 100 * 97;
+    task.order_matters = Some(matters);
+    matters
 }
 
 fn bound(task: &mut Task) {
@@ -196,6 +200,7 @@ fn bound(task: &mut Task) {
 fn held_starts(task: &mut Task) -> Vec<Best> {
     let mut sets = std::mem::take(&mut task.held);
     sets.truncate(2);
+    let at = sets.first().map(|set| set.at);
     let mut starts = Vec::new();
     for per_mille in [10, 30, 70, 0] {
         for set in &sets {
@@ -206,8 +211,7 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         }
         let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
         let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
-        sets = order_free_below(task.request.graph, budget, None, time).starts;
-        sets.truncate(1);
+        sets = at.and_then(|at| held_at(task.request.graph, budget, at, time)).into_iter().collect();
     }
     starts
 }
@@ -234,8 +238,11 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     let seed = task.request.seed;
     let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
     orders.push((0..task.model.len() as u32).collect());
-    let mut annealed: Vec<Annealing> =
-        orders.iter().map(|order| Annealing::new(&task.model, order, task.budget, seed)).collect();
+    let mut annealed: Vec<Annealing> = orders
+        .iter()
+        .take_while(|_| !task.clock.expired())
+        .map(|order| Annealing::new(&task.model, order, task.budget, seed))
+        .collect();
     annealed.sort_by_key(|annealing| annealing.best_peak);
     annealed.truncate(4);
     let moves = (100 * task.model.len() as u64).min(MOVES);
@@ -310,7 +317,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.goal().0;
-    let reordered = task.model.len() <= SMALL && order_matters(task);
+    let reordered = gap_is_large(task) && order_matters(task);
     // Taken out, so that the searches can borrow it while the task collects what they find.
     let model = std::mem::replace(&mut task.model, Model::empty());
     let mut searches: Vec<Search> = starts
@@ -339,8 +346,10 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             stalled = true;
             break;
         }
-        if at_rest || (until == Until::Proved && PROOFS.contains(&round)) {
-            for best in proof_starts(task, &model, reordered) {
+        // The search comes first while there is much to gain.
+        let due = PROOFS.contains(&round) && (round > 0 || !gap_is_large(task));
+        if at_rest || (until == Until::Proved && due) {
+            for best in proof_starts(task, &model) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
             if task.is_settled() {
@@ -350,7 +359,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         searches.sort_by_key(|search| search.best.cost);
         searches.truncate(searches.len().div_ceil(2));
         iterations = iterations.saturating_mul(2);
-        if gap_is_large(task) {
+        if reordered && gap_is_large(task) {
             let rivals = rivals(
                 &model,
                 &searches[0].best,

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
 use crate::chain::chain;
+use crate::closure::{Fixed, Network, relax};
 use crate::cut::{Choice, Cut, Cutter};
 use crate::knapsack::{self, Limits};
 use crate::milp::Options;
@@ -72,10 +73,18 @@ impl Bound {
     }
 }
 
-/// How many nodes are cut at exactly.
+/// How many nodes are cut at exactly, and how many while a plan is known to be far from the bound.
 const EXACT: usize = 4;
+const EXACT_FAR: usize = 2;
+/// A plan is far from the bound if more than one part in this many of the base time lies between: 0.2 points.
+const FAR: u64 = 500;
 /// Subproblems per exact cut before it is left with what is proven.
 const SUBPROBLEMS: u64 = 200_000;
+
+/// While a plan is known to be far from the bound, proofs may be coarse: one part in this many of what lies between.
+const COARSE: u64 = 32;
+/// The same for a solution that is only a start, of its own time.
+const COARSE_START: u64 = 200;
 
 /// Beyond this, no solver has been seen to finish in useful time.
 pub const CHAINED: usize = 1200;
@@ -112,18 +121,32 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
         if position == 0 {
             bound.raise(total, relaxed, promise.at, Proof::CutRelaxed);
         }
-        if position >= EXACT || bound.time.0 >= total.0.saturating_add(cutoff) {
+        let gap = cutoff.saturating_sub(bound.time.0 - total.0);
+        let far = known.is_some() && gap > total.0 / FAR;
+        if position >= (if far { EXACT_FAR } else { EXACT }) || bound.time.0 >= total.0.saturating_add(cutoff)
+        {
             break;
         }
         let cut = cutter.cut(promise.at, budget);
         let floor = bound.time.0 - total.0;
-        let solved = knapsack::solve(&cut, Limits { cutoff, floor, nodes: SUBPROBLEMS, deadline });
+        let near = if far { gap / COARSE } else { 0 };
+        let solved = knapsack::solve(&cut, Limits { cutoff, floor, near, nodes: SUBPROBLEMS, deadline });
         let Some(proven) = solved.bound else { return once(promise.at, Proof::CutInfeasible) };
         let proof = if solved.exact { Proof::CutExact } else { Proof::CutRelaxed };
         bound.raise(total, proven, promise.at, proof);
         bound.starts.extend(solved.best.map(|best| held_set(graph, &cut, &best)));
     }
     bound
+}
+
+/// What the cut at a node holds at a budget, if that can be had in a time: a start, without a bound.
+pub(crate) fn held_at(graph: &Graph, budget: Bytes, at: NodeId, time: Duration) -> Option<HeldSet> {
+    let deadline = Instant::now().checked_add(time);
+    let cut = Cutter::new(graph).cut(at, budget);
+    let relaxed = relax(&cut, &mut Network::new(&cut), &vec![Fixed::Free; cut.nodes.len()], None, u64::MAX);
+    let near = relaxed.bound? / COARSE_START;
+    let solved = knapsack::solve(&cut, Limits { near, nodes: SUBPROBLEMS, deadline, ..Limits::NONE });
+    solved.best.map(|best| held_set(graph, &cut, &best))
 }
 
 /// Raises a bound of [`order_free_below`] by a chain of cuts, if a plan is known and a gap is left.

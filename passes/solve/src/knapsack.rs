@@ -26,6 +26,8 @@ pub struct Limits {
     pub cutoff: u64,
     /// A bound at or below this many ticks is of no interest: another cut has proven as much.
     pub floor: u64,
+    /// A bound this many ticks below the best solution is as good as that.
+    pub near: u64,
     /// The most subproblems.
     pub nodes: u64,
     /// The wall clock, if it counts.
@@ -34,7 +36,7 @@ pub struct Limits {
 
 impl Limits {
     /// Until it is solved.
-    pub const NONE: Self = Self { cutoff: u64::MAX, floor: 0, nodes: u64::MAX, deadline: None };
+    pub const NONE: Self = Self { cutoff: u64::MAX, floor: 0, near: 0, nodes: u64::MAX, deadline: None };
 
     /// When to stop preparing and to begin: after a quarter of the time.
     fn probing(&self) -> Option<Instant> {
@@ -106,6 +108,10 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
     let Some(bound) = root.bound else { return Solved { bound: None, best: None, exact: true, nodes: 1 } };
     search.offer(root.within.as_ref());
     let mut bound = bound;
+    let close = |bound: u64, goal: u64| bound.saturating_add(limits.near) >= goal;
+    if limits.near > 0 && close(bound, search.goal) {
+        return Solved { bound: Some(bound), best: search.best, exact: bound >= search.goal, nodes: 1 };
+    }
     let found = if narrow {
         frontier::solve(cut, root.price, bound, search.goal, &limits)
     } else {
@@ -127,7 +133,7 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
         if top.bound >= search.goal {
             break;
         }
-        if limits.passed(nodes) || search.goal <= limits.floor {
+        if limits.passed(nodes) || search.goal <= limits.floor || close(top.bound, search.goal) {
             return Solved { bound: Some(top.bound), best: search.best, exact: false, nodes };
         }
         let Some(next) = open.pop() else { break };

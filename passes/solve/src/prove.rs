@@ -8,8 +8,8 @@ use crate::bounds::{CHAINED, order_free_below, raise_by_chain};
 use crate::solver::Solver;
 use crate::task::Task;
 
-/// The share of the time left that a proof may take; less where the plan is still more than a hundredth of the base time above
-/// the bound and another order may well be better: there the time is worth more in the search.
+/// The share of the time left that a proof may take; less where the plan is far above the bound: there the time
+/// is worth more in the search.
 const SHARE: f64 = 0.4;
 const FAR_SHARE: f64 = 0.08;
 

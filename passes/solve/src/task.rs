@@ -41,6 +41,8 @@ pub(crate) struct Task<'a> {
     smallest: Option<(Bytes, Sequence)>,
     /// False if the clock ended the search.
     pub(crate) exhausted: bool,
+    /// Whether another order may pay, once that was looked at.
+    pub(crate) order_matters: Option<bool>,
     /// What good cuts hold: starts for the local search.
     pub(crate) held: Vec<HeldSet>,
     progress: Vec<Progress>,
@@ -67,6 +69,7 @@ impl<'a> Task<'a> {
             peak_holder,
             smallest: None,
             exhausted: true,
+            order_matters: None,
             held: Vec::new(),
             progress: Vec::new(),
         };
