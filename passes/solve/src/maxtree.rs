@@ -47,9 +47,14 @@ impl MaxTree {
             cells[left].most = cells[2 * left].most.max(cells[2 * left + 1].most) + cells[left].added;
             cells[right].most = cells[2 * right].most.max(cells[2 * right + 1].most) + cells[right].added;
         }
+        // Where a maximum stays, so do those above it.
         while left > 1 {
             left >>= 1;
-            cells[left].most = cells[2 * left].most.max(cells[2 * left + 1].most) + cells[left].added;
+            let most = cells[2 * left].most.max(cells[2 * left + 1].most) + cells[left].added;
+            if most == cells[left].most {
+                return;
+            }
+            cells[left].most = most;
         }
     }
 
