@@ -1,18 +1,16 @@
 //! Blocks one after another, and in each the threads one after another, until they wait.
 //!
-//! A thread runs to its end, to a barrier or to a shuffle. When none can go on, shuffles are answered whose lanes are all there, then
-//! the barrier is passed if all threads of the block are at it.
+//! A thread runs to its end, to a barrier or to a shuffle; `wait` says when it goes on.
 //!
-//! Source: PTX ISA chapter 3 (machine model), 9.7.9.6 (`shfl.sync`), 9.7.13.1 (`bar.sync`). `bar.sync` is `.aligned`: all threads must be at the same
-//! one. A shuffle waits for those lanes of its mask that have not ended.
+//! Source: PTX ISA chapter 3 (machine model), 5.1 (state spaces).
 
 use crate::memory::{LOCAL, Memory, SHARED, read, write};
 use crate::races::{Access, Races};
-use crate::types::{Entry, Instruction, Mode, Operation, Source, Space, Special, Target, Type, low, signed};
+use crate::types::{Entry, Instruction, Operation, Source, Space, Special, Target, Type, low, signed};
 use crate::{Error, Place};
 
 /// Threads of a warp.
-const WARP: usize = 32;
+pub(crate) const WARP: usize = 32;
 
 /// More instructions than any thread of a test needs: half a minute.
 const MOST_STEPS: u64 = 1 << 30;
@@ -86,34 +84,37 @@ pub(crate) fn launch(
     Ok(())
 }
 
-struct Run<'a> {
-    entry: &'a Entry,
+/// A launch under way.
+pub(crate) struct Run<'a> {
+    pub entry: &'a Entry,
     grid: [u32; 3],
     block: [u32; 3],
     parameters: Vec<u8>,
     memory: &'a Memory,
     races: Option<Races>,
-    threads: Vec<Thread>,
+    pub threads: Vec<Thread>,
     /// Of all threads, one behind the other; so is local memory.
     registers: Vec<u64>,
     shared: Vec<u8>,
     local: Vec<u8>,
     /// Of the current block: how many came before it, how many barriers it met, its place in the grid.
     number: u32,
-    epoch: u32,
+    pub epoch: u32,
     place: [u32; 3],
 }
 
+/// Where a thread is.
 #[derive(Clone, Copy)]
-struct Thread {
+pub(crate) struct Thread {
     /// The instruction that is next, or that it waits in.
-    at: usize,
+    pub at: usize,
     steps: u64,
-    state: State,
+    pub state: State,
 }
 
+/// What a thread can do next.
 #[derive(Clone, Copy, PartialEq)]
-enum State {
+pub(crate) enum State {
     Ready,
     Barrier,
     Shuffle,
@@ -148,13 +149,13 @@ impl Run<'_> {
         }
     }
 
-    fn thread_place(&self, thread: usize) -> Place {
+    pub fn thread_place(&self, thread: usize) -> Place {
         let thread = thread as u32;
         let [x, y, _] = self.block;
         Place { block: self.place, thread: [thread % x, thread / x % y, thread / (x * y)] }
     }
 
-    fn undefined(&self, thread: usize, message: String) -> Error {
+    pub fn undefined(&self, thread: usize, message: String) -> Error {
         let at = self.threads[thread].at.min(self.entry.instructions.len().saturating_sub(1));
         let line = self.entry.instructions.get(at).map_or(0, |instruction| instruction.line);
         Error::Undefined { line, place: self.thread_place(thread), message }
@@ -243,7 +244,7 @@ impl Run<'_> {
         }
     }
 
-    fn value(&self, thread: usize, source: Source) -> u64 {
+    pub fn value(&self, thread: usize, source: Source) -> u64 {
         match source {
             Source::Register(register) => self.registers[thread * self.entry.registers + register as usize],
             Source::Number(number) => number,
@@ -257,7 +258,7 @@ impl Run<'_> {
         }
     }
 
-    fn set(&mut self, thread: usize, to: Target, value: u64) {
+    pub fn set(&mut self, thread: usize, to: Target, value: u64) {
         self.registers[thread * self.entry.registers + to.register as usize] = low(value, to.bits);
     }
 
@@ -321,98 +322,9 @@ impl Run<'_> {
         let (number, [x, y, _]) = (access.block - 1, self.grid);
         Place { block: [number % x, number / x % y, number / (x * y)], thread }
     }
-
-    /// Answers the shuffles whose lanes are all there. Returns whether there was one.
-    fn exchange(&mut self) -> Result<bool, Error> {
-        let mut answered = false;
-        for thread in 0..self.threads.len() {
-            let Thread { at, state: State::Shuffle, .. } = self.threads[thread] else { continue };
-            let Operation::Shuffle { mode, to, valid, value, by, clamp, mask } =
-                self.entry.instructions[at].operation
-            else {
-                continue;
-            };
-            let first = thread / WARP * WARP;
-            let all = self.value(thread, mask);
-            if all >> (thread - first) & 1 == 0 {
-                return Err(self.undefined(thread, format!("is not in the mask {all:#x} of its shuffle")));
-            }
-            let lanes: Vec<usize> = (first..self.threads.len().min(first + WARP))
-                .filter(|lane| all >> (lane - first) & 1 == 1 && self.threads[*lane].state != State::Done)
-                .collect();
-            let here = |&lane: &usize| {
-                let Thread { at: its, state, .. } = self.threads[lane];
-                state == State::Shuffle && its == at && low(self.value(lane, mask), 32) == low(all, 32)
-            };
-            if !lanes.iter().all(here) {
-                continue;
-            }
-            let given: Vec<u64> = lanes.iter().map(|&lane| self.value(lane, value)).collect();
-            for &lane in &lanes {
-                let (by, clamp) = (self.value(lane, by), self.value(lane, clamp));
-                let (from, in_range) = source_lane(mode, lane - first, by, clamp);
-                let Some(index) = lanes.iter().position(|&one| one == first + from) else {
-                    return Err(
-                        self.undefined(lane, format!("takes from lane {from}, which does not take part"))
-                    );
-                };
-                self.set(lane, to, given[index]);
-                if let Some(register) = valid {
-                    self.set(lane, Target { register, bits: 1 }, in_range.into());
-                }
-            }
-            for &lane in &lanes {
-                self.threads[lane].at += 1;
-                self.threads[lane].state = State::Ready;
-            }
-            answered = true;
-        }
-        Ok(answered)
-    }
-
-    /// Passes the barrier that all threads are at.
-    fn meet(&mut self) -> Result<(), Error> {
-        if let Some(thread) = self.threads.iter().position(|thread| thread.state == State::Shuffle) {
-            let message = "waits at a shuffle for lanes that do not come there";
-            return Err(self.undefined(thread, message.into()));
-        }
-        let waiting =
-            self.threads.iter().position(|thread| thread.state == State::Barrier).unwrap_or_default();
-        let at = self.threads[waiting].at;
-        let missing = (self.threads.iter()).position(|one| one.state == State::Done || one.at != at);
-        if let Some(missing) = missing {
-            let Place { thread, .. } = self.thread_place(missing);
-            let message = format!("waits at a barrier that thread {thread:?} does not meet");
-            return Err(self.undefined(waiting, message));
-        }
-        for thread in &mut self.threads {
-            thread.at += 1;
-            thread.state = State::Ready;
-        }
-        self.epoch += 1;
-        Ok(())
-    }
 }
 
 /// What a load puts into a register that is wider: the sign of a signed type, else zeros.
 fn extended(ty: Type, value: u64) -> u64 {
     if ty.is_signed() { signed(value, ty.bits) as u64 } else { value }
-}
-
-/// The lane that a lane takes from, and whether that is in its range; else it is itself.
-fn source_lane(mode: Mode, lane: usize, by: u64, clamp: u64) -> (usize, bool) {
-    let (lane_number, by, segment, clamp) =
-        (lane as i64, (by & 31) as i64, (clamp >> 8 & 31) as i64, (clamp & 31) as i64);
-    let most = lane_number & segment | clamp & !segment;
-    let least = lane_number & segment;
-    let (from, in_range) = match mode {
-        Mode::Up => (lane_number - by, lane_number - by >= most),
-        Mode::Down => (lane_number + by, lane_number + by <= most),
-        Mode::Xor => (lane_number ^ by, lane_number ^ by <= most),
-        Mode::Index => {
-            let from = least | by & !segment;
-            (from, from <= most)
-        }
-    };
-    if in_range { (from as usize, true) } else { (lane, false) }
 }

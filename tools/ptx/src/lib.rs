@@ -31,11 +31,11 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `token`, `parse` | text to entries: directives, registers with their scopes, labels |
-//! | `decode` | a mnemonic with its modifiers and operands to one operation |
+//! | `token`, `parse`, `body` | text to entries: directives, variables; registers with their scopes, labels, operands |
+//! | `decode`, `mnemonic` | a name with its modifiers and operands to one operation |
 //! | `types` | types, operations, what an entry is |
 //! | `integer`, `float`, `round`, `convert`, `compare` | what one instruction computes |
-//! | `execute` | blocks, threads, barriers, shuffles |
+//! | `execute`, `wait` | blocks and threads; barriers and shuffles |
 //! | `memory`, `races` | the bytes that may be touched, and by whom they were |
 //!
 //! # Semantics
@@ -52,6 +52,7 @@
 
 #![warn(missing_docs)]
 
+mod body;
 mod compare;
 mod convert;
 mod decode;
@@ -59,11 +60,13 @@ mod execute;
 mod float;
 mod integer;
 mod memory;
+mod mnemonic;
 mod parse;
 mod races;
 mod round;
 mod token;
 mod types;
+mod wait;
 
 pub use memory::Memory;
 

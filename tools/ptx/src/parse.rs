@@ -1,4 +1,4 @@
-//! Text to entries: directives, parameters, variables, registers with their scopes, labels.
+//! Text to entries: directives, parameters, variables.
 //!
 //! Source: PTX ISA chapters 4 (syntax), 5 (variables) and 11 (directives).
 //!
@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 
 use crate::Error;
-use crate::decode::{self, Operand};
+use crate::body;
 use crate::token::{Token, tokens};
-use crate::types::{Entry, Instruction, Operation, Parameter, Source, Space, Special, Target, Type};
+use crate::types::{Entry, Parameter, Space, Type};
 
 /// Reads a module.
 ///
@@ -46,36 +46,28 @@ pub(crate) fn module(text: &str) -> Result<Vec<Entry>, Error> {
     Ok(entries)
 }
 
-fn fail<T>(line: usize, message: &str) -> Result<T, Error> {
+/// An error at a line.
+pub(crate) fn fail<T>(line: usize, message: &str) -> Result<T, Error> {
     Err(Error::Text { line, message: message.to_owned() })
 }
 
-struct Parser<'a> {
+/// The text that is left, and what it has declared.
+pub(crate) struct Parser<'a> {
     tokens: Vec<Token<'a>>,
-    at: usize,
+    pub at: usize,
     /// Variables and parameters: their space and offset.
-    symbols: HashMap<&'a str, (Space, u64)>,
+    pub symbols: HashMap<&'a str, (Space, u64)>,
     /// Bytes of shared memory so far, of local memory of the current entry.
     shared: usize,
     local: usize,
 }
 
-/// What is known inside of an entry.
-struct Body<'a> {
-    /// Registers by name, innermost scope last.
-    scopes: Vec<HashMap<String, Target>>,
-    registers: u32,
-    /// Labels in the order in which they are first named, and where they stand.
-    labels: Vec<(&'a str, usize, Option<usize>)>,
-    instructions: Vec<Instruction>,
-}
-
 impl<'a> Parser<'a> {
-    fn peek(&self) -> Option<Token<'a>> {
+    pub fn peek(&self) -> Option<Token<'a>> {
         self.tokens.get(self.at).copied()
     }
 
-    fn next(&mut self) -> Result<Token<'a>, Error> {
+    pub fn next(&mut self) -> Result<Token<'a>, Error> {
         let token = self.peek().ok_or_else(|| Error::Text {
             line: self.tokens.last().map_or(1, |last| last.line),
             message: "the text ends too early".into(),
@@ -84,13 +76,13 @@ impl<'a> Parser<'a> {
         Ok(token)
     }
 
-    fn eat(&mut self, text: &str) -> bool {
+    pub fn eat(&mut self, text: &str) -> bool {
         let is = self.peek().is_some_and(|token| token.text == text);
         self.at += usize::from(is);
         is
     }
 
-    fn expect(&mut self, text: &str) -> Result<(), Error> {
+    pub fn expect(&mut self, text: &str) -> Result<(), Error> {
         let token = self.next()?;
         if token.text == text {
             Ok(())
@@ -99,7 +91,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn word(&mut self) -> Result<Token<'a>, Error> {
+    pub fn word(&mut self) -> Result<Token<'a>, Error> {
         let token = self.next()?;
         let is = token.text.starts_with(|c: char| c.is_ascii_alphanumeric() || "_$%.\"".contains(c));
         if is {
@@ -109,7 +101,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn number(&mut self) -> Result<usize, Error> {
+    pub fn number(&mut self) -> Result<usize, Error> {
         let token = self.word()?;
         match literal(token.text) {
             Some(number) if number <= u64::from(u32::MAX) => Ok(number as usize),
@@ -117,7 +109,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn ty(&mut self) -> Result<Type, Error> {
+    pub fn ty(&mut self) -> Result<Type, Error> {
         let token = self.word()?;
         let ty = token.text.strip_prefix('.').and_then(Type::of);
         ty.map_or_else(|| fail(token.line, &format!("{:?} is no type", token.text)), Ok)
@@ -147,7 +139,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `.shared` or `.local` memory without initial values.
-    fn variable(&mut self) -> Result<(), Error> {
+    pub fn variable(&mut self) -> Result<(), Error> {
         let space = if self.next()?.text == ".shared" { Space::Shared } else { Space::Local };
         let align = self.align()?;
         let ty = self.ty()?;
@@ -191,7 +183,7 @@ impl<'a> Parser<'a> {
             }
         }
         self.local = 0;
-        let (instructions, registers) = self.body()?;
+        let (instructions, registers) = body::read(self)?;
         self.symbols.retain(|_, (space, _)| *space == Space::Shared);
         let (shared, local) = (self.shared, self.local);
         Ok(Entry {
@@ -237,188 +229,10 @@ impl<'a> Parser<'a> {
         self.define(name, Space::Parameter, offset)?;
         Ok(Parameter { name: name.text.to_owned(), offset, bytes })
     }
-
-    /// Statements up to the closing brace, which is read.
-    fn body(&mut self) -> Result<(Vec<Instruction>, u32), Error> {
-        let mut body =
-            Body { scopes: vec![HashMap::new()], registers: 0, labels: vec![], instructions: vec![] };
-        while !body.scopes.is_empty() {
-            let token = self.next()?;
-            match token.text {
-                "{" => body.scopes.push(HashMap::new()),
-                "}" => _ = body.scopes.pop(),
-                ".reg" => self.registers(&mut body)?,
-                ".shared" | ".local" => {
-                    self.at -= 1;
-                    self.variable()?;
-                }
-                ".pragma" => {
-                    let what = self.word()?;
-                    if what.text != "\"nounroll\"" {
-                        return fail(what.line, &format!(".pragma {} is not understood", what.text));
-                    }
-                    self.expect(";")?;
-                }
-                label if self.eat(":") => {
-                    let (index, here) = (body.label(label, token.line), body.instructions.len());
-                    if body.labels[index].2.replace(here).is_some() {
-                        return fail(token.line, &format!("a second label {label:?}"));
-                    }
-                }
-                other if other.starts_with('.') => {
-                    return fail(token.line, &format!("{other:?} is not understood here"));
-                }
-                _ => {
-                    self.at -= 1;
-                    let instruction = self.instruction(&mut body)?;
-                    body.instructions.push(instruction);
-                }
-            }
-        }
-        if let Some((name, line, _)) = body.labels.iter().find(|(.., place)| place.is_none()) {
-            return fail(*line, &format!("{name:?} is no register, no variable and no label"));
-        }
-        for instruction in &mut body.instructions {
-            if let Operation::Branch(target) = &mut instruction.operation {
-                *target = body.labels[*target].2.unwrap_or_default();
-            }
-        }
-        Ok((body.instructions, body.registers))
-    }
-
-    /// `.reg .b32 %r<79>;` or `.reg .b32 tmp;`
-    fn registers(&mut self, body: &mut Body<'a>) -> Result<(), Error> {
-        let ty = self.ty()?;
-        loop {
-            let name = self.word()?;
-            let names: Vec<String> = if self.eat("<") {
-                let count = self.number()?;
-                self.expect(">")?;
-                (0..count).map(|index| format!("{}{index}", name.text)).collect()
-            } else {
-                vec![name.text.to_owned()]
-            };
-            for name in names {
-                let register = body.registers;
-                body.registers += 1;
-                let scope = body.scopes.last_mut().expect("inside of a body");
-                scope.insert(name, Target { register, bits: ty.bits });
-            }
-            if !self.eat(",") {
-                return self.expect(";");
-            }
-        }
-    }
-
-    fn instruction(&mut self, body: &mut Body<'a>) -> Result<Instruction, Error> {
-        let mut guard = None;
-        if self.eat("@") {
-            let negated = self.eat("!");
-            let name = self.word()?;
-            match body.register(name.text) {
-                Some(Target { register, bits: 1 }) => guard = Some((register, negated)),
-                _ => return fail(name.line, &format!("{:?} is no predicate", name.text)),
-            }
-        }
-        let mnemonic = self.word()?;
-        let mut operands = Vec::new();
-        while !self.eat(";") {
-            if !operands.is_empty() {
-                self.expect(",")?;
-            }
-            operands.push(self.operand(body)?);
-        }
-        let operation = decode::operation(mnemonic.text, operands).map_err(|message| Error::Text {
-            line: mnemonic.line,
-            message: format!("{}: {message}", mnemonic.text),
-        })?;
-        Ok(Instruction { line: mnemonic.line, guard, operation })
-    }
-
-    fn operand(&mut self, body: &mut Body<'a>) -> Result<Operand, Error> {
-        if self.eat("{") {
-            let mut parts = vec![self.operand(body)?];
-            while self.eat(",") {
-                parts.push(self.operand(body)?);
-            }
-            self.expect("}")?;
-            return Ok(Operand::Vector(parts));
-        }
-        if self.eat("[") {
-            let base = self.operand(body)?;
-            let mut offset = 0u64;
-            if self.eat("+") || self.peek().is_some_and(|token| token.text == "-") {
-                offset = self.signed()?;
-            }
-            self.expect("]")?;
-            return Ok(Operand::Address(Box::new(base), offset));
-        }
-        if self.eat("!") {
-            let name = self.word()?;
-            return match body.register(name.text) {
-                Some(Target { register, bits: 1 }) => Ok(Operand::Negated(register)),
-                _ => fail(name.line, &format!("{:?} is no predicate", name.text)),
-            };
-        }
-        if self
-            .peek()
-            .is_some_and(|token| token.text == "-" || token.text.starts_with(|c: char| c.is_ascii_digit()))
-        {
-            return Ok(Operand::Value(Source::Number(self.signed()?)));
-        }
-        let word = self.word()?;
-        if word.text == "_" {
-            return Ok(Operand::Sink);
-        }
-        if let Some(register) = body.register(word.text) {
-            if self.eat("|") {
-                let name = self.word()?;
-                return match body.register(name.text) {
-                    Some(second) => Ok(Operand::Pair(register, second)),
-                    None => fail(name.line, &format!("{:?} is no register", name.text)),
-                };
-            }
-            return Ok(Operand::Register(register));
-        }
-        if let Some(special) = special(word.text) {
-            return Ok(Operand::Value(special));
-        }
-        if let Some(&(space, offset)) = self.symbols.get(word.text) {
-            return Ok(Operand::Symbol(space, offset));
-        }
-        if word.text.starts_with(['%', '.']) {
-            return fail(word.line, &format!("{:?} is not understood", word.text));
-        }
-        Ok(Operand::Label(body.label(word.text, word.line)))
-    }
-
-    /// A number that may have a minus.
-    fn signed(&mut self) -> Result<u64, Error> {
-        let minus = self.eat("-");
-        let token = self.word()?;
-        match literal(token.text) {
-            Some(number) => Ok(if minus { number.wrapping_neg() } else { number }),
-            None => fail(token.line, &format!("{:?} is no number", token.text)),
-        }
-    }
-}
-
-impl<'a> Body<'a> {
-    fn register(&self, name: &str) -> Option<Target> {
-        self.scopes.iter().rev().find_map(|scope| scope.get(name)).copied()
-    }
-
-    fn label(&mut self, name: &'a str, line: usize) -> usize {
-        let known = self.labels.iter().position(|(known, ..)| *known == name);
-        known.unwrap_or_else(|| {
-            self.labels.push((name, line, None));
-            self.labels.len() - 1
-        })
-    }
 }
 
 /// Integers, and floats by their bits, PTX ISA 4.5.
-fn literal(text: &str) -> Option<u64> {
+pub(crate) fn literal(text: &str) -> Option<u64> {
     let of = |prefixes: [&str; 2], digits: usize| {
         let rest = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix))?;
         (rest.len() == digits).then(|| u64::from_str_radix(rest, 16).ok())?
@@ -430,23 +244,4 @@ fn literal(text: &str) -> Option<u64> {
         };
         u64::from_str_radix(digits.strip_suffix('U').unwrap_or(digits), radix).ok()
     })
-}
-
-/// Special registers, PTX ISA chapter 10.
-fn special(name: &str) -> Option<Source> {
-    if name == "WARP_SZ" {
-        return Some(Source::Number(32));
-    }
-    if name == "%laneid" {
-        return Some(Source::Special(Special::Lane));
-    }
-    let (name, axis) = name.strip_prefix('%')?.split_once('.')?;
-    let axis = ["x", "y", "z"].iter().position(|one| *one == axis)?;
-    Some(Source::Special(match name {
-        "tid" => Special::Thread(axis),
-        "ctaid" => Special::Block(axis),
-        "ntid" => Special::Threads(axis),
-        "nctaid" => Special::Blocks(axis),
-        _ => return None,
-    }))
 }
