@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use rk_dialect::Op;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, NodeOp};
-use rk_dialect::pointwise::{Elementwise, Formula};
+use rk_dialect::pointwise::Elementwise;
 use rk_kernels::cpu::{self, Request};
 use rk_kernels::cuda::{self, Chip};
 use rk_kernels::{Buffer, KernelError, Signature};
@@ -127,9 +127,7 @@ impl<'a> Code<'a> {
                 Launch { symbol, buffers: buffers.into_iter().map(buffer).collect(), geometry: None }
             }
             Some(chip) => {
-                // A square root is a function of libdevice, too.
-                let called = |formula: Formula| formula.ulps() > 0 || formula == Formula::Rsqrt;
-                let library = body.steps.iter().any(|step| called(step.formula)).then(libdevice).flatten();
+                let library = cuda::calls_libdevice(body).then(libdevice).flatten();
                 let made = cuda::ptx(body, overwrites, &symbol, chip, library.as_deref())?;
                 let three =
                     |numbers: [i64; 3]| numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));

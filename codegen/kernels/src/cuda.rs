@@ -14,7 +14,7 @@ use std::path::Path;
 use melior::ir::operation::{OperationLike, OperationRef};
 use melior::ir::{BlockLike, Module, RegionLike, ValueLike};
 use mlir_sys::*;
-use rk_dialect::pointwise::Elementwise;
+use rk_dialect::pointwise::{Element, Elementwise, Formula};
 
 use crate::emit::{self, Signature};
 use crate::{KernelError, mlir, reduce, rows};
@@ -59,10 +59,20 @@ pub struct Ptx {
     pub parameters: Vec<usize>,
 }
 
-/// Makes PTX for one kernel. `libdevice` is the bitcode library of CUDA with exp, tanh and the like, for those that need it.
+/// Whether a kernel calls functions of libdevice: logarithms, and `exp`, `tanh` and `sigmoid` in f64.
+pub fn calls_libdevice(body: &Elementwise) -> bool {
+    body.steps.iter().any(|step| match step.formula {
+        Formula::Log => true,
+        Formula::Exp | Formula::Tanh | Formula::Sigmoid => step.common == Element::F64,
+        _ => false,
+    })
+}
+
+/// Makes PTX for one kernel. `libdevice` is the bitcode library of CUDA, for those that [need it](calls_libdevice).
 ///
 /// # Errors
-/// [`KernelError::Unsupported`] for an empty iteration space or a grid beyond the limits; a refusal by MLIR is a bug in rk.
+/// [`KernelError::Unsupported`] for an empty iteration space, a grid beyond the limits, or a function of a library that is not given; a
+/// refusal by MLIR is a bug in rk.
 pub fn ptx(
     body: &Elementwise,
     overwrites: Option<usize>,
@@ -114,6 +124,13 @@ pub fn ptx(
     )?;
     let text = object(&serialized)
         .ok_or_else(|| KernelError::Mlir(format!("no PTX in\n{}", serialized.as_operation())))?;
+    // A driver would refuse the module, not before the step runs.
+    if let Some((_, rest)) = text.split_once(".extern") {
+        let missing = rest.split_whitespace().find(|word| word.starts_with("__nv")).unwrap_or("a function");
+        return Err(KernelError::Unsupported(format!(
+            "{missing} is needed of libdevice, which is not there"
+        )));
+    }
     Ok(Ptx { text, ..launch })
 }
 

@@ -30,14 +30,14 @@ impl Writer<'_> {
         let x = self.unless("ogt", &x, RANGE.1);
         let rounder = self.float(ROUNDER);
         let log2_e = self.float(std::f32::consts::LOG2_E);
-        let shifted = self.f32(&format!("math.fma {x}, {log2_e}, {rounder}"));
+        let shifted = self.fma(&x, &log2_e, &rounder);
         let n = self.f32(&format!("arith.subf {shifted}, {rounder}"));
         let (high, low) = (self.float(-LN_2.0), self.float(-LN_2.1));
-        let r = self.f32(&format!("math.fma {n}, {high}, {x}"));
-        let r = self.f32(&format!("math.fma {n}, {low}, {r}"));
+        let r = self.fma(&n, &high, &x);
+        let r = self.fma(&n, &low, &r);
         let q = self.polynomial(&EXP, &r);
         let square = self.f32(&format!("arith.mulf {r}, {r}"));
-        let rest = self.f32(&format!("math.fma {q}, {square}, {r}"));
+        let rest = self.fma(&q, &square, &r);
         let one = self.float(1.0);
         let power = self.f32(&format!("arith.addf {rest}, {one}"));
         // 2^n in two factors: n is down to -150 and up to 128, where one float would not hold it.
@@ -54,11 +54,11 @@ impl Writer<'_> {
 
     /// A polynomial of |x| where it is small, 1 - 2 / (e^(2 |x|) + 1) elsewhere, with the sign of x.
     pub(crate) fn tanh(&mut self, x: &str) -> String {
-        let size = self.f32(&format!("math.absf {x}"));
+        let size = self.intrinsic("fabs", "f32", &[x]);
         let square = self.f32(&format!("arith.mulf {size}, {size}"));
         let q = self.polynomial(&TANH, &square);
         let q = self.f32(&format!("arith.mulf {q}, {square}"));
-        let near = self.f32(&format!("math.fma {size}, {q}, {size}"));
+        let near = self.fma(&size, &q, &size);
         let twice = self.f32(&format!("arith.addf {size}, {size}"));
         let power = self.exp(&twice);
         let (one, two) = (self.float(1.0), self.float(2.0));
@@ -68,7 +68,7 @@ impl Writer<'_> {
         let small = self.float(SMALL);
         let is_small = self.plain(&format!("arith.cmpf olt, {size}, {small} : f32"));
         let value = self.f32(&format!("arith.select {is_small}, {near}, {far}"));
-        self.f32(&format!("math.copysign {value}, {x}"))
+        self.intrinsic("copysign", "f32", &[&value, x])
     }
 
     /// The bound where x is beyond it. A NaN is beyond nothing.
@@ -83,7 +83,7 @@ impl Writer<'_> {
         let mut value = self.float(coefficients[0]);
         for &coefficient in &coefficients[1..] {
             let next = self.float(coefficient);
-            value = self.f32(&format!("math.fma {value}, {x}, {next}"));
+            value = self.fma(&value, &x, &next);
         }
         value
     }
@@ -99,6 +99,10 @@ impl Writer<'_> {
 
     fn float(&mut self, number: f32) -> String {
         self.number(f64::from(number), Element::F32)
+    }
+
+    fn fma(&mut self, a: &str, b: &str, c: &str) -> String {
+        self.intrinsic("fma", "f32", &[a, b, c])
     }
 
     fn f32(&mut self, operation: &str) -> String {

@@ -198,12 +198,14 @@ impl Rows<'_> {
         if step.formula == Formula::RowMax && self.place == Where::Cpu {
             return self.maximum(index, known);
         }
-        let (operation, start) = match step.formula {
-            Formula::RowMax => ("arith.maxnumf", f64::NEG_INFINITY),
-            _ => ("arith.addf", 0.0),
-        };
+        let is_maximum = step.formula == Formula::RowMax;
+        let start = if is_maximum { f64::NEG_INFINITY } else { 0.0 };
         // On the CPU the additions alone may be reassociated, else LLVM could not vectorize them.
         let flags = if self.place == Where::Cpu { " fastmath<reassoc>" } else { "" };
+        let both = |writer: &mut Writer<'_>, a: &str, b: &str| match is_maximum {
+            true => writer.intrinsic("maxnum", ty, &[a, b]),
+            false => writer.op(ty, &format!("arith.addf {a}, {b}{flags}")),
+        };
         let start = self.writer.number(start, step.element);
         let _ = write!(self.writer.text, "    %part{index} =");
         self.open(&format!(" iter_args(%acc{index} = {start}) -> ({ty})"));
@@ -215,11 +217,8 @@ impl Rows<'_> {
             self.put(0, &self.operands.1[0], &value);
             self.kept = kept;
         }
-        let _ = writeln!(
-            self.writer.text,
-            "      %next{index} = {operation} %acc{index}, {value}{flags} : {ty}\n      \
-             scf.yield %next{index} : {ty}\n    }}"
-        );
+        let next = both(&mut self.writer, &format!("%acc{index}"), &value);
+        let _ = writeln!(self.writer.text, "      scf.yield {next} : {ty}\n    }}");
         let mut whole = format!("%part{index}");
         if self.place == Where::Warp {
             for distance in [16, 8, 4, 2, 1] {
@@ -228,7 +227,7 @@ impl Rows<'_> {
                     self.writer.text,
                     "    %other{index}_{distance}, %valid{index}_{distance} = gpu.shuffle xor {whole}, {by}, %width : f32"
                 );
-                whole = self.writer.op(ty, &format!("{operation} {whole}, %other{index}_{distance}"));
+                whole = both(&mut self.writer, &whole, &format!("%other{index}_{distance}"));
             }
         }
         whole

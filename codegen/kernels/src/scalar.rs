@@ -120,6 +120,16 @@ impl Writer<'_> {
         name
     }
 
+    /// An operation of LLVM on floats of one type. The math dialect has these, too, but for a GPU it would call libdevice, whose square root
+    /// is `sqrt.approx`, and which may be missing.
+    pub(crate) fn intrinsic(&mut self, name: &str, ty: &str, args: &[&str]) -> String {
+        let types = vec![ty; args.len()].join(", ");
+        self.plain(&format!(
+            "llvm.call_intrinsic \"llvm.{name}.{ty}\"({}) : ({types}) -> {ty}",
+            args.join(", ")
+        ))
+    }
+
     pub(crate) fn number(&mut self, number: f64, element: Element) -> String {
         match element {
             Element::F16 | Element::Bf16 => {
@@ -201,14 +211,14 @@ impl Writer<'_> {
             Formula::Mul => binary(self, "arith.mulf", a, b),
             Formula::Div => binary(self, "arith.divf", a, b),
             Formula::Neg => self.op(ty, &format!("arith.negf {a}")),
-            Formula::Abs => self.op(ty, &format!("math.absf {a}")),
+            Formula::Abs => self.intrinsic("fabs", ty, &[a]),
             Formula::Reciprocal => {
                 let one = self.number(1.0, compute);
                 binary(self, "arith.divf", &one, a)
             }
             Formula::Rsqrt => {
                 let one = self.number(1.0, compute);
-                let root = self.op(ty, &format!("math.sqrt {a}"));
+                let root = self.intrinsic("sqrt", ty, &[a]);
                 binary(self, "arith.divf", &one, &root)
             }
             Formula::Square => binary(self, "arith.mulf", a, a),
@@ -234,7 +244,7 @@ impl Writer<'_> {
                 let left = binary(self, "arith.mulf", a, &rest);
                 binary(self, "arith.mulf", &left, b)
             }
-            Formula::Sqrt => self.op(ty, &format!("math.sqrt {a}")),
+            Formula::Sqrt => self.intrinsic("sqrt", ty, &[a]),
             Formula::Log => self.op(ty, &format!("math.log {a}")),
             Formula::RowSum | Formula::RowMax => unreachable!("loops, see `rows`"),
             Formula::Exp => self.exponential(a, compute),
@@ -264,7 +274,7 @@ impl Writer<'_> {
             self.op(ty, &format!("arith.subf {a}, {b}"))
         } else {
             let alpha = self.number(alpha, compute);
-            self.op(ty, &format!("math.fma {alpha}, {b}, {a}"))
+            self.intrinsic("fma", ty, &[&alpha, b, a])
         }
     }
 

@@ -1,6 +1,9 @@
 """Calls generated kernels and ATen on the same tensors, and compares every element.
 
-    python against_aten.py FOLDER     # with kernels.so and cases.json, as tests/against_aten.rs writes them
+    python against_aten.py FOLDER cpu     # with kernels.so and cases.json, as tests/against_aten.rs writes them
+    python against_aten.py FOLDER ptx     # with the results of other kernels, for the same tensors, in N.ptx for case N
+
+The first leaves the tensors behind: the operands of case N in N.inputs, what the kernel made of them in N.cpu. The second passes over cases without results.
 
 Floats are equal when their bits are, or when both are NaN (its sign and payload are not specified); a kernel with a stated
 distance may be off by so many units in the last place, and a sum by its bound. Inputs hold zeros of both signs, infinities, NaN and subnormal numbers.
@@ -77,6 +80,24 @@ def launched(case: dict, library: ctypes.CDLL, inputs: list[torch.Tensor]) -> li
     kernel(buffers, 0, rows // 2)
     kernel(buffers, rows // 2, rows)
     return results
+
+
+def save(path: pathlib.Path, tensors: list[torch.Tensor]) -> None:
+    """Their storages, one behind the other."""
+    path.write_bytes(b"".join(ctypes.string_at(one.data_ptr(), one.untyped_storage().nbytes()) for one in tensors))
+
+
+def load(path: pathlib.Path, specs: list[dict]) -> list[torch.Tensor]:
+    """Dense tensors, one behind the other."""
+    data, at, tensors = bytearray(path.read_bytes()), 0, []
+    for spec in specs:
+        one = torch.empty(spec["shape"], dtype=ELEMENTS[spec["element"]])
+        size = one.numel() * one.element_size()
+        if size:
+            ctypes.memmove(one.data_ptr(), bytes(data[at : at + size]), size)
+        tensors.append(one)
+        at += size
+    return tensors
 
 
 def ordered(values: torch.Tensor) -> torch.Tensor:
@@ -242,14 +263,23 @@ def norm_difference(ours: list, theirs: list, values: list[torch.Tensor], call: 
 
 
 def main() -> None:
-    folder = pathlib.Path(sys.argv[1])
+    folder, made_by = pathlib.Path(sys.argv[1]), sys.argv[2]
     library = ctypes.CDLL(str(folder / "kernels.so"))
     cases = json.loads((folder / "cases.json").read_text())
     generator = torch.Generator().manual_seed(0)
-    wrong = 0
-    for case in cases:
+    wrong = compared = 0
+    for number, case in enumerate(cases):
         inputs = [tensor(spec, case["plain"], generator) for spec in case["inputs"]]
-        results, made, last = expected(case, inputs), launched(case, library, inputs), case["calls"][-1]
+        results, last = expected(case, inputs), case["calls"][-1]
+        if made_by == "cpu":
+            made = launched(case, library, inputs)
+            save(folder / f"{number}.inputs", inputs)
+            save(folder / f"{number}.cpu", made)
+        elif (folder / f"{number}.ptx").exists():
+            made = load(folder / f"{number}.ptx", case["results"])
+        else:
+            continue
+        compared += 1
         ours = made[0]
         if "norm" in last:
             values = [inputs[value["x"]] if "x" in value else results[value["r"] + 1] for value in last["values"]]
@@ -265,7 +295,7 @@ def main() -> None:
             wrong += 1
             calls = ", ".join(f"{call['operator']}{call['numbers'] or ''}" for call in case["calls"])
             print(f"{case['symbol']} {calls} on {case['results'][0]['element']}{case['results'][0]['shape']}: {found}")
-    print(f"{len(cases)} kernels, {wrong} wrong")
+    print(f"{compared} kernels, {wrong} wrong")
     sys.exit(1 if wrong else 0)
 
 

@@ -30,8 +30,9 @@
 //! Not in the table, because ATen's own bits depend on the layout of the operands (contracted where its loop is vectorized, not
 //! elsewhere): `tanh_backward`. `rsub` of a number is f32 and f64 only: ATen rounds the number to f16 and bf16 first.
 //!
-//! On CUDA the same functions are generated. What ATen's kernels do there (division by a number as a multiplication,
-//! contraction) was not measured: equality is claimed for the CPU only.
+//! On CUDA the same functions are generated: the PTX gives the same bits as the CPU's machine code, where no sum, no logarithm and no function of
+//! libdevice is in it. What ATen's kernels do there (division by a number as a multiplication, contraction) was not measured:
+//! equality with ATen is claimed for the CPU only.
 //!
 //! # Not here
 //! Arithmetic on integers and complex numbers; promotion between element types, except from booleans and of 0-dim operands.

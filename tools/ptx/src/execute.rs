@@ -4,6 +4,7 @@
 //!
 //! Source: PTX ISA chapter 3 (machine model), 5.1 (state spaces).
 
+use crate::compare::Comparison;
 use crate::memory::{LOCAL, Memory, SHARED, read, write};
 use crate::races::{Access, Races};
 use crate::types::{Entry, Instruction, Operation, Source, Space, Special, Target, Type, low, signed};
@@ -150,48 +151,46 @@ impl Run<'_> {
     }
 
     pub fn thread_place(&self, thread: usize) -> Place {
-        let thread = thread as u32;
-        let [x, y, _] = self.block;
-        Place { block: self.place, thread: [thread % x, thread / x % y, thread / (x * y)] }
+        Place { block: self.place, thread: thread_in(self.block, thread) }
     }
 
-    pub fn undefined(&self, thread: usize, message: String) -> Error {
-        let at = self.threads[thread].at.min(self.entry.instructions.len().saturating_sub(1));
-        let line = self.entry.instructions.get(at).map_or(0, |instruction| instruction.line);
+    /// What a thread must not do at an instruction.
+    pub fn undefined(&self, thread: usize, at: usize, message: String) -> Error {
+        let instruction = self.entry.instructions.get(at).or(self.entry.instructions.last());
+        let line = instruction.map_or(0, |instruction| instruction.line);
         Error::Undefined { line, place: self.thread_place(thread), message }
     }
 
     /// Runs a thread until it waits or ends.
     fn advance(&mut self, thread: usize) -> Result<(), Error> {
-        let entry = self.entry;
-        let first = thread * entry.registers;
-        loop {
-            let Thread { at, steps, .. } = self.threads[thread];
-            let Some(Instruction { line, guard, operation }) = entry.instructions.get(at) else {
-                return Err(self.undefined(thread, "runs past the end".into()));
+        let instructions = &self.entry.instructions;
+        let mut at = self.threads[thread].at;
+        let state = loop {
+            let Some(Instruction { line, guard, operation }) = instructions.get(at) else {
+                return Err(self.undefined(thread, at, "runs past the end".into()));
             };
-            if steps == MOST_STEPS {
-                return Err(self.undefined(thread, format!("has not ended after {steps} instructions")));
+            let steps = &mut self.threads[thread].steps;
+            *steps += 1;
+            if *steps == MOST_STEPS {
+                let message = format!("has not ended after {MOST_STEPS} instructions");
+                return Err(self.undefined(thread, at, message));
             }
-            self.threads[thread].steps += 1;
-            if guard.is_some_and(|(predicate, negated)| {
-                (self.registers[first + predicate as usize] != 0) == negated
-            }) {
-                self.threads[thread].at += 1;
+            if guard.is_some_and(|(predicate, negated)| (self.register(thread, predicate) != 0) == negated) {
+                at += 1;
                 continue;
             }
             let mut next = at + 1;
             match operation {
                 Operation::Compute { to, function, args } => {
                     let args = args.map(|arg| self.value(thread, arg));
-                    let result = function.of(args).map_err(|why| self.undefined(thread, why.into()))?;
+                    let result = function.of(args).map_err(|why| self.undefined(thread, at, why.into()))?;
                     self.set(thread, *to, result);
                 }
                 Operation::Compare { to, opposite, comparison, args } => {
                     let [a, b, c, _] = args.map(|arg| self.value(thread, arg));
-                    self.registers[first + *to as usize] = comparison.of(a, b, c).into();
-                    let opposite_test = crate::compare::Comparison { opposite: true, ..*comparison };
-                    self.registers[first + *opposite as usize] = opposite_test.of(a, b, c).into();
+                    let other = Comparison { opposite: true, ..*comparison };
+                    self.set(thread, Target { register: *to, bits: 1 }, comparison.of(a, b, c).into());
+                    self.set(thread, Target { register: *opposite, bits: 1 }, other.of(a, b, c).into());
                 }
                 Operation::Pack { to, parts, bits } => {
                     let whole = parts
@@ -227,26 +226,24 @@ impl Run<'_> {
                     }
                 }
                 Operation::Branch(target) => next = *target,
-                Operation::Exit => {
-                    self.threads[thread].state = State::Done;
-                    return Ok(());
-                }
-                Operation::Barrier => {
-                    self.threads[thread].state = State::Barrier;
-                    return Ok(());
-                }
-                Operation::Shuffle { .. } => {
-                    self.threads[thread].state = State::Shuffle;
-                    return Ok(());
-                }
+                Operation::Exit => break State::Done,
+                Operation::Barrier => break State::Barrier,
+                Operation::Shuffle { .. } => break State::Shuffle,
             }
-            self.threads[thread].at = next;
-        }
+            at = next;
+        };
+        self.threads[thread].at = at;
+        self.threads[thread].state = state;
+        Ok(())
+    }
+
+    fn register(&self, thread: usize, register: u32) -> u64 {
+        self.registers[thread * self.entry.registers + register as usize]
     }
 
     pub fn value(&self, thread: usize, source: Source) -> u64 {
         match source {
-            Source::Register(register) => self.registers[thread * self.entry.registers + register as usize],
+            Source::Register(register) => self.register(thread, register),
             Source::Number(number) => number,
             Source::Special(special) => u64::from(match special {
                 Special::Thread(axis) => self.thread_place(thread).thread[axis],
@@ -272,9 +269,10 @@ impl Run<'_> {
         bytes: usize,
         writes: bool,
     ) -> Result<*mut u8, Error> {
-        let place = self.thread_place(thread);
+        let (block, place) = (self.block, self.place);
         let refuse = |why| {
             let kind = if writes { "store" } else { "load" };
+            let place = Place { block: place, thread: thread_in(block, thread) };
             Err(Error::Access { line, place, kind, address, bytes, why })
         };
         if !address.is_multiple_of(bytes as u64) {
@@ -309,7 +307,7 @@ impl Run<'_> {
         if let (Some(races), Some(shadow)) = (&mut self.races, shadow) {
             let who = Access { block: self.number, thread: thread as u32, epoch: self.epoch };
             if let Err((address, other)) = races.touch(who, shadow, bytes as u64, writes) {
-                let other = self.accessor(other);
+                let (place, other) = (self.thread_place(thread), self.accessor(other));
                 return Err(Error::Race { line, place, address, other });
             }
         }
@@ -322,6 +320,12 @@ impl Run<'_> {
         let (number, [x, y, _]) = (access.block - 1, self.grid);
         Place { block: [number % x, number / x % y, number / (x * y)], thread }
     }
+}
+
+/// The coordinates of a thread in its block.
+fn thread_in([x, y, _]: [u32; 3], thread: usize) -> [u32; 3] {
+    let thread = thread as u32;
+    [thread % x, thread / x % y, thread / (x * y)]
 }
 
 /// What a load puts into a register that is wider: the sign of a signed type, else zeros.

@@ -58,67 +58,74 @@ impl Operation {
     ///
     /// # Errors
     /// A division by zero, which PTX leaves undefined.
-    pub fn of(self, ty: Type, args: [u64; 4]) -> Result<u64, &'static str> {
+    pub fn of(self, ty: Type, [a, b, c, d]: [u64; 4]) -> Result<u64, &'static str> {
         let bits = ty.bits;
-        // As numbers of 128 bits nothing overflows, and sign and zero extension are the same code.
-        let number = |value: u64| -> i128 {
-            if ty.is_signed() { signed(value, bits).into() } else { low(value, bits).into() }
+        // The number that an argument is, extended to 64 bits by its sign or by zeros: the low bits of sums and products are the same.
+        let number = |value: u64| if ty.is_signed() { signed(value, bits) as u64 } else { low(value, bits) };
+        let exact = |value: u64| {
+            i128::from(number(value)) - if ty.is_signed() && signed(value, bits) < 0 { 1 << 64 } else { 0 }
         };
-        let [a, b, c, _] = args.map(number);
-        let [ra, rb, rc, rd] = args;
-        let shift = low(rc, 32).min(64) as u32;
-        let by = low(rb, 32) as u32;
+        let is_less = |a: u64, b: u64| exact(a) < exact(b);
         let result = match self {
-            Self::Add => a + b,
-            Self::Sub => a - b,
-            Self::MulLow | Self::MulWide => a.wrapping_mul(b),
-            Self::MulHigh => high(a, b, bits),
+            Self::Add => a.wrapping_add(b),
+            Self::Sub => a.wrapping_sub(b),
+            Self::MulLow => a.wrapping_mul(b),
+            Self::MulWide => number(a).wrapping_mul(number(b)),
+            Self::MulHigh => high(exact(a), exact(b), bits),
             Self::MadLow => a.wrapping_mul(b).wrapping_add(c),
-            Self::MadHigh => high(a, b, bits) + c,
+            Self::MadHigh => high(exact(a), exact(b), bits).wrapping_add(c),
             // The addend is as wide as the result.
-            Self::MadWide => {
-                let wide =
-                    if ty.is_signed() { signed(rc, 2 * bits).into() } else { i128::from(low(rc, 2 * bits)) };
-                a * b + wide
+            Self::MadWide => number(a).wrapping_mul(number(b)).wrapping_add(c),
+            Self::Div | Self::Rem if low(b, bits) == 0 => return Err("a division by zero is undefined"),
+            Self::Div => (exact(a) / exact(b)) as u64,
+            Self::Rem => (exact(a) % exact(b)) as u64,
+            Self::Abs => signed(a, bits).unsigned_abs(),
+            Self::Neg => a.wrapping_neg(),
+            Self::Min => {
+                if is_less(a, b) {
+                    a
+                } else {
+                    b
+                }
             }
-            Self::Div | Self::Rem if b == 0 => return Err("a division by zero is undefined"),
-            Self::Div => a / b,
-            Self::Rem => a % b,
-            Self::Abs => a.abs(),
-            Self::Neg => -a,
-            Self::Min => a.min(b),
-            Self::Max => a.max(b),
+            Self::Max => {
+                if is_less(a, b) {
+                    b
+                } else {
+                    a
+                }
+            }
             Self::And => a & b,
             Self::Or => a | b,
             Self::Xor => a ^ b,
             Self::Not => !a,
-            Self::LogicalNot => i128::from(low(ra, bits) == 0),
+            Self::LogicalNot => u64::from(low(a, bits) == 0),
             // Amounts beyond the width are those of the width.
-            Self::ShiftLeft => i128::from(low(ra, bits)) << by.min(bits),
-            Self::ShiftRight => a >> by.min(bits),
-            Self::CountOnes => low(ra, bits).count_ones().into(),
-            Self::CountZeros => i128::from(low(ra, bits).leading_zeros() + bits - 64),
-            Self::Reverse => i128::from(ra.reverse_bits() >> (64 - bits)),
-            Self::Permute => permuted(ra, rb, rc).into(),
-            Self::Extract => extracted(ty, ra, low(rb, 8) as u32, low(rc, 8) as u32),
-            Self::Insert => inserted(bits, ra, rb, low(rc, 8) as u32, low(rd, 8) as u32),
-            Self::FunnelLeft { wraps } => {
-                let by = if wraps { rc as u32 & 31 } else { shift.min(32) };
-                ((low(rb, 32) as u128) << 32 | low(ra, 32) as u128) as i128 >> (32 - by)
-            }
-            Self::FunnelRight { wraps } => {
-                let by = if wraps { rc as u32 & 31 } else { shift.min(32) };
-                ((low(rb, 32) as u128) << 32 | low(ra, 32) as u128) as i128 >> by
-            }
+            Self::ShiftLeft => a.checked_shl(low(b, 32) as u32).unwrap_or(0),
+            Self::ShiftRight if ty.is_signed() => (signed(a, bits) >> low(b, 32).min(63)) as u64,
+            Self::ShiftRight => low(a, bits).checked_shr(low(b, 32) as u32).unwrap_or(0),
+            Self::CountOnes => low(a, bits).count_ones().into(),
+            Self::CountZeros => u64::from(low(a, bits).leading_zeros() + bits - 64),
+            Self::Reverse => a.reverse_bits() >> (64 - bits),
+            Self::Permute => permuted(a, b, c).into(),
+            Self::Extract => extracted(ty, a, low(b, 8) as u32, low(c, 8) as u32),
+            Self::Insert => inserted(bits, a, b, low(c, 8) as u32, low(d, 8) as u32),
+            Self::FunnelLeft { wraps } => (low(a, 32) | low(b, 32) << 32) >> (32 - amount(wraps, c)),
+            Self::FunnelRight { wraps } => (low(a, 32) | low(b, 32) << 32) >> amount(wraps, c),
         };
         let wide = matches!(self, Self::MulWide | Self::MadWide);
-        Ok(low(result as u64, if wide { 2 * bits } else { bits }))
+        Ok(low(result, if wide { 2 * bits } else { bits }))
     }
 }
 
+/// By how much a funnel of 32 bits shifts.
+fn amount(wraps: bool, by: u64) -> u64 {
+    if wraps { by & 31 } else { low(by, 32).min(32) }
+}
+
 /// The high half of a product; of unsigned 64-bit numbers it does not fit i128.
-fn high(a: i128, b: i128, bits: u32) -> i128 {
-    if a >= 0 && b >= 0 { ((a as u128 * b as u128) >> bits) as i128 } else { (a * b) >> bits }
+fn high(a: i128, b: i128, bits: u32) -> u64 {
+    if a >= 0 && b >= 0 { ((a as u128 * b as u128) >> bits) as u64 } else { ((a * b) >> bits) as u64 }
 }
 
 /// `prmt` in its default mode, PTX ISA 9.7.9.7: each nibble selects a byte, its top bit the byte's sign eight times.
@@ -133,22 +140,21 @@ fn permuted(a: u64, b: u64, selectors: u64) -> u32 {
 }
 
 /// `bfe`, PTX ISA 9.7.1.19: what lies beyond the top is the sign, or zero.
-fn extracted(ty: Type, a: u64, at: u32, length: u32) -> i128 {
+fn extracted(ty: Type, a: u64, at: u32, length: u32) -> u64 {
     let top = ty.bits - 1;
     let bit = |place: u32| a >> place & 1;
     let sign = if !ty.is_signed() || length == 0 { 0 } else { bit((at + length - 1).min(top)) };
     (0..ty.bits).fold(0, |result, place| {
         let inside = place < length && at + place <= top;
-        result | i128::from(if inside { bit(at + place) } else { sign }) << place
+        result | (if inside { bit(at + place) } else { sign }) << place
     })
 }
 
 /// `bfi`, PTX ISA 9.7.1.20.
-fn inserted(bits: u32, a: u64, b: u64, at: u32, length: u32) -> i128 {
+fn inserted(bits: u32, a: u64, b: u64, at: u32, length: u32) -> u64 {
     (0..length)
         .take_while(|place| at + place < bits)
         .fold(low(b, bits), |result, place| result & !(1 << (at + place)) | (a >> place & 1) << (at + place))
-        as i128
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! Absent here: atomics, fences, and the order that `bar.warp.sync` makes.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// A thread between two barriers. Blocks run one after the other, so the numbers of blocks only grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,27 @@ const PAGE: u64 = 256;
 /// The shadow of all memory that was touched.
 #[derive(Default)]
 pub(crate) struct Races {
-    pages: HashMap<u64, Box<[Cell; PAGE as usize]>>,
+    pages: HashMap<u64, Box<[Cell; PAGE as usize]>, BuildHasherDefault<Spread>>,
+}
+
+/// A hash of page numbers, because every access looks one up; nobody chooses them to collide.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // An odd number near 2^64 divided by the golden ratio: Knuth's multiplicative hashing. The map looks at both ends.
+        let product = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
 }
 
 impl Races {

@@ -24,7 +24,11 @@ impl Run<'_> {
             let first = thread / WARP * WARP;
             let all = self.value(thread, mask);
             if all >> (thread - first) & 1 == 0 {
-                return Err(self.undefined(thread, format!("is not in the mask {all:#x} of its shuffle")));
+                return Err(self.undefined(
+                    thread,
+                    at,
+                    format!("is not in the mask {all:#x} of its shuffle"),
+                ));
             }
             let lanes: Vec<usize> = (first..self.threads.len().min(first + WARP))
                 .filter(|lane| all >> (lane - first) & 1 == 1 && self.threads[*lane].state != State::Done)
@@ -41,9 +45,11 @@ impl Run<'_> {
                 let (by, clamp) = (self.value(lane, by), self.value(lane, clamp));
                 let (from, in_range) = source_lane(mode, lane - first, by, clamp);
                 let Some(index) = lanes.iter().position(|&one| one == first + from) else {
-                    return Err(
-                        self.undefined(lane, format!("takes from lane {from}, which does not take part"))
-                    );
+                    return Err(self.undefined(
+                        lane,
+                        at,
+                        format!("takes from lane {from}, which does not take part"),
+                    ));
                 };
                 self.set(lane, to, given[index]);
                 if let Some(register) = valid {
@@ -63,7 +69,7 @@ impl Run<'_> {
     pub fn meet(&mut self) -> Result<(), Error> {
         if let Some(thread) = self.threads.iter().position(|thread| thread.state == State::Shuffle) {
             let message = "waits at a shuffle for lanes that do not come there";
-            return Err(self.undefined(thread, message.into()));
+            return Err(self.undefined(thread, self.threads[thread].at, message.into()));
         }
         let waiting =
             self.threads.iter().position(|thread| thread.state == State::Barrier).unwrap_or_default();
@@ -72,7 +78,7 @@ impl Run<'_> {
         if let Some(missing) = missing {
             let Place { thread, .. } = self.thread_place(missing);
             let message = format!("waits at a barrier that thread {thread:?} does not meet");
-            return Err(self.undefined(waiting, message));
+            return Err(self.undefined(waiting, at, message));
         }
         for thread in &mut self.threads {
             thread.at += 1;
