@@ -83,7 +83,7 @@ impl Writer<'_> {
         let mut value = self.float(coefficients[0]);
         for &coefficient in &coefficients[1..] {
             let next = self.float(coefficient);
-            value = self.fma(&value, &x, &next);
+            value = self.fma(&value, x, &next);
         }
         value
     }

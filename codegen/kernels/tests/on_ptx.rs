@@ -196,6 +196,27 @@ fn kernels_compute_in_place() {
 }
 
 #[test]
+fn functions_of_one_float_are_those_of_the_machine_code_over_all_exponents() {
+    const COUNT: usize = 60_000;
+    // Bit patterns so far apart that all exponents come, with many mantissas.
+    const STEP: u32 = 71_583;
+    let t = format!("tensor<{COUNT}xf32>");
+    for function in ["exp", "tanh", "sigmoid", "sqrt", "rsqrt", "reciprocal"] {
+        let call = format!("aten.{function}.default");
+        let text = format!(
+            "rk.node @n {{ ^bb0(%x: {t}): %r = rk.aten \"{call}\"(%x) : ({t}) -> {t} rk.yield %r : {t} }}"
+        );
+        let body = &bodies(&text)[0];
+        let made = made(body, None, "k", Chip::Sm80);
+        let x: Vec<u8> = (0..COUNT as u32).flat_map(|index| (index * STEP).to_le_bytes()).collect();
+        let storages = || vec![Storage::read(x.clone(), 4), Storage::write(4 * COUNT, 4)];
+        let mut ours = storages();
+        device::launch(&made, &made.text, &mut ours).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(difference(body, None, &ours, &on_cpu(body, None, storages())), None, "{function}");
+    }
+}
+
+#[test]
 fn addresses_beyond_four_gibibytes_are_reached() {
     let x = "tensor<2x3xf32, #rk.strided<[3000000000, 1]>>";
     let body = &bodies(&format!(

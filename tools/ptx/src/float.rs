@@ -12,14 +12,14 @@
 //! | `rcp.approx.f32` | 1 unit in the last place |
 //! | `sqrt.approx.f32` | relative 2^-23 |
 //! | `rsqrt.approx.f32` | relative 2^-22.9 |
-//! | `div.approx.f32`, `div.full.f32` | 2 units, the first for divisors within 2^-126 and 2^126 |
-//! | `ex2.approx.f32` | relative 2^-22 |
+//! | `div.full.f32` | 2 units |
+//! | `ex2.approx.f32` | 2 units |
 //! | `lg2.approx.f32` | absolute 2^-22 between 0.5 and 2, relative 2^-22 elsewhere |
-//! | `sin.approx.f32`, `cos.approx.f32` | absolute 2^-20.5 from -π to π |
+//! | `sin.approx.f32`, `cos.approx.f32` | absolute 2^-20.5 from -2π to 2π |
 //! | `tanh.approx.f32` | relative 2^-11 |
 //! | `rcp.approx.ftz.f64`, `rsqrt.approx.ftz.f64` | a start for Newton's iteration: the high 32 bits in, the high 32 bits out |
 //!
-//! Absent here: f16x2 and bf16x2, division and roots in other modes than `.rn`, modes other than `.rn` in f64.
+//! Absent here: f16x2 and bf16x2, approximations in f16 and bf16, `div.approx` (which has no value for large divisors), division and roots in other modes than `.rn`, modes other than `.rn` in f64.
 
 use crate::round::{Format, Rounding, odd_sum};
 use crate::types::low;
@@ -185,7 +185,7 @@ fn extreme(how: How, a: u64, b: u64, smaller: bool) -> u64 {
     }
 }
 
-/// A function of the high word of an f64, good to its 20 bits of fraction, PTX ISA 9.7.3.14 and 18.
+/// A function of the high word of an f64, good to its 20 bits of fraction, PTX ISA 9.7.3.14 and 17.
 fn gross(bits: u64, function: impl Fn(f64) -> f64) -> u64 {
     const HIGH: u64 = !0 << 32;
     let flushed = |bits: u64| if Format::F64.is_subnormal(bits) { bits & Format::F64.sign() } else { bits };

@@ -71,7 +71,7 @@ pub(crate) fn float(
         nan: ["min", "max"].contains(&name) && modifiers.take("NaN"),
     };
     let double = format == Format::F64;
-    // What is rounded, what is approximated, and what is neither.
+    // What may stand behind it: r any rounding, n to the nearest only, a an approximation, nothing for what is neither.
     let (operation, arity, kinds) = match name {
         "add" => (Float::Add, 2, "r"),
         "sub" => (Float::Sub, 2, "r"),
@@ -99,7 +99,11 @@ pub(crate) fn float(
         (Some(Rounding::Nearest), false) => kinds.contains(['r', 'n']),
         // In f64 the host rounds to the nearest only.
         (Some(_), false) => kinds.contains('r') && !double,
-        (None, true) => kinds.contains('a') && (!full || name == "div"),
+        (None, true) if double => {
+            use Float::{GrossReciprocal, GrossReciprocalSqrt, ReciprocalSqrt};
+            !full && matches!(operation, GrossReciprocal | GrossReciprocalSqrt | ReciprocalSqrt)
+        }
+        (None, true) => kinds.contains('a') && format == Format::F32 && full == (name == "div"),
         (None, false) => kinds.is_empty(),
         (Some(_), true) => false,
     };

@@ -48,6 +48,9 @@ fn what_is_not_understood_is_refused_with_its_line() {
     refused("add.rn.sat2.f32 %r1, %r2, %r3;", "sat2");
     refused("add.f32 %r1, %r2, %r3;", "rounding");
     refused("sqrt.f32 %r1, %r2;", "rounding");
+    refused("div.approx.f32 %r1, %r2, %r3;", "rounding");
+    refused("ex2.approx.f16 %rs1, %rs2;", "rounding");
+    refused("ex2.approx.f64 %rd1, %rd2;", "rounding");
     refused("add.s32.u32 %r1, %r2, %r3;", "not understood");
     refused("add.s32 %rd1, %r2, %r3;", "writes 32 bits to a register of 64");
     refused("add.s32 %r1, %r2;", "an operand is missing");
