@@ -150,11 +150,13 @@ const char* rk_device_synchronize(int32_t type, int32_t index);
 // The caching allocator's requested bytes: now, and at most since the last reset.
 const char* rk_cuda_memory(int32_t index, int64_t* current, int64_t* peak);
 const char* rk_cuda_reset_peak(int32_t index);
+// Bytes that it holds and nobody uses.
+const char* rk_cuda_cached(int32_t index, int64_t* out);
 // Number of threads that operators use; 0 asks only.
 const char* rk_threads(int32_t set, int32_t* out);
 
 // ---- cuda.cpp
-// Loads libtorch_cuda from `folder`, makes its allocator one that places, and says how many devices there are.
+// Loads libtorch_cuda from `folder` unless the process has one, makes its allocator one that places, and says how many devices there are.
 const char* rk_cuda_load(const char* folder, int32_t* devices);
 struct RkStreams; // streams of a GPU
 // `n` streams of this GPU, from torch's pool.
