@@ -4,16 +4,18 @@
 //! sequence (`rk_step::sequence`): [`Driver`] only carries it out. Operators of ATen are queued by torch on the stream that is
 //! made current for them, generated kernels by `cuLaunchKernel` on the same one.
 //!
-//! **Never run on a GPU so far.** It is compiled, its kernels are assembled by ptxas in the tests of `rk-kernels`, and the sequence is
-//! executed on the CPU by an emulation of streams (`streams`), through the same [`rk_step::Queue`].
+//! **Never run on a GPU so far.** What runs in the tests, without one: all of this file, of `machine::graph` and of `cc/cuda.cpp`, as they are, on an
+//! emulated GPU (tools/emulated-gpu): contexts, arguments of launches, events, capture, replay, the placing allocator, several streams in every
+//! order. The emulation has no time and no kernels of NVIDIA's; PTX is interpreted there, and assembled by ptxas in the tests of `rk-kernels`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::{DriverError, result, sys};
 use rk_step::kernel::{Geometry, Library};
 use rk_step::queue::Event;
-use rk_torch::{Buffers, Slots, Streams};
+use rk_torch::{Buffers, Device, Slots, Streams};
 
 use crate::error::RuntimeError;
 
@@ -22,14 +24,39 @@ fn refused(what: &str) -> impl FnOnce(DriverError) -> RuntimeError + '_ {
     move |error| RuntimeError::Device(format!("CUDA: {what}: {error}"))
 }
 
-/// Bytes that the current GPU can still give.
+/// Bytes that a GPU can still give: what is free, and what torch's allocator keeps for later, which it gives back when it must.
 ///
 /// # Errors
 /// When there is no driver, or it refuses.
-pub(crate) fn available_memory() -> Result<u64, RuntimeError> {
-    present()?;
+pub(crate) fn available_memory(device: Device) -> Result<u64, RuntimeError> {
+    enter(device)?;
     let (free, _) = result::mem_get_info().map_err(refused("asking for free memory"))?;
-    Ok(free as u64)
+    Ok(free as u64 + rk_torch::memory::cached(device)?)
+}
+
+/// Makes the context of a GPU the current one of this thread, as the driver wants it for events, modules and launches. It is the
+/// primary one, which torch uses, too; but torch makes it current only in threads that have worked with the GPU through torch.
+///
+/// # Errors
+/// When there is no driver, or it refuses.
+pub(crate) fn enter(device: Device) -> Result<(), RuntimeError> {
+    static CONTEXTS: Mutex<BTreeMap<i32, usize>> = Mutex::new(BTreeMap::new());
+    let Device::Cuda(index) = device else { return Ok(()) };
+    present()?;
+    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let context = match contexts.get(&index) {
+        Some(&context) => context,
+        None => {
+            let found = result::device::get(index).map_err(refused("looking for the GPU"))?;
+            // SAFETY: a device of the driver; the context is kept to the end of the process.
+            let made = unsafe { result::primary_ctx::retain(found) }.map_err(refused("making a context"))?;
+            contexts.insert(index, made as usize);
+            made as usize
+        }
+    };
+    // SAFETY: it was retained above.
+    unsafe { result::ctx::set_current(context as sys::CUcontext) }
+        .map_err(refused("making a context current"))
 }
 
 /// Whether libcuda is there: cudarc ends the process when it is asked for a function and finds no library.
@@ -51,12 +78,12 @@ pub(crate) struct Modules {
 unsafe impl Send for Modules {}
 
 impl Modules {
-    /// Compiles the library of a step. torch has made the GPU's context current.
+    /// Compiles the library of a step for a GPU.
     ///
     /// # Errors
     /// When there is no driver, or it cannot compile a kernel: it is too old, or the GPU is not one that the code was made for.
-    pub fn load(library: &Library) -> Result<Self, RuntimeError> {
-        present()?;
+    pub fn load(library: &Library, device: Device) -> Result<Self, RuntimeError> {
+        enter(device)?;
         let mut functions = HashMap::new();
         for one in &library.ptx {
             let what = format!("compiling kernel {} for {}", one.symbol, library.level);
@@ -110,8 +137,8 @@ impl Driver {
     ///
     /// # Errors
     /// When the driver is not there.
-    pub fn new(device: rk_torch::Device, streams: u32) -> Result<Self, RuntimeError> {
-        present()?;
+    pub fn new(device: Device, streams: u32) -> Result<Self, RuntimeError> {
+        enter(device)?;
         Ok(Self { streams: Streams::new(device, streams)?, events: BTreeMap::new(), graph: None })
     }
 
@@ -197,6 +224,7 @@ impl Driver {
         unsafe {
             let ended = result::stream::end_capture(self.stream(0)?);
             if failed {
+                ended.map(|graph| result::graph::destroy(graph).ok()).ok();
                 return Ok(());
             }
             let graph = ended.map_err(refused("ending a capture"))?;

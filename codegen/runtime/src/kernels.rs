@@ -33,7 +33,7 @@ impl Kernels {
     pub fn load(step: &Step, device: Device) -> Result<Option<Self>, RuntimeError> {
         let Some(library) = &step.library else { return Ok(None) };
         if let Device::Cuda(_) = device {
-            return Ok(Some(Self::Cuda(Modules::load(library)?, device)));
+            return Ok(Some(Self::Cuda(Modules::load(library, device)?, device)));
         }
         if let Some(missing) = missing(library) {
             return Err(RuntimeError::Device(format!(

@@ -21,6 +21,7 @@
 //!
 //! Not here: decisions (see `prepare`), where arguments come from (see `model`), comparison (see `compare`).
 
+mod graph;
 mod train;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ use rk_step::{Account, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec
 use rk_torch::{Arena, Counts, Device, Parked, Running, Slots, memory};
 use tch::Tensor;
 
-use crate::cuda::Driver;
+use crate::cuda::{self, Driver};
 use crate::error::RuntimeError;
 use crate::kernels::Kernels;
 use crate::pass::{OnGpu, Pass, Places, Progress};
@@ -72,7 +73,7 @@ pub struct Machine {
     segments: Vec<Segment>,
     kept: Vec<usize>,
     account: Account,
-    /// Does the allocator see generator states?
+    /// Does the allocator see generator states, or a GPU's arena, which counts as a whole, have places for them that stay empty?
     states_are_counted: bool,
     parked: Option<Parked>,
     arena: Option<Arena>,
@@ -82,12 +83,12 @@ pub struct Machine {
     order: Option<Vec<usize>>,
     /// The GPU that a lowered step runs on.
     driver: Option<Driver>,
-    /// Whether it has run there, launch by launch.
-    has_run: bool,
+    /// Whether its next run is captured, as all but the first are; `None`: no graph can hold it.
+    captures: Option<bool>,
     /// By output, the gradients of all runs since [`Machine::run`], when there were several.
     accumulated: BTreeMap<usize, Tensor>,
     /// What it leaves behind each time, once it is a graph.
-    replayed: Option<Replayed>,
+    replayed: Option<graph::Replayed>,
     /// Times every segment while it is there.
     clock: Option<Clock>,
     /// Behind the segments, whose launches point into it.
@@ -103,12 +104,6 @@ pub(crate) enum Part {
     Forward,
     /// What comes after it.
     Backward,
-}
-
-/// The results of a captured step, at the same addresses every time, and what it takes.
-struct Replayed {
-    results: Vec<(usize, Tensor)>,
-    measured: Measured,
 }
 
 impl Machine {
@@ -143,7 +138,7 @@ impl Machine {
         }
         let before = memory::read(device)?.current;
         let state = device.generator_state()?;
-        let states_are_counted = memory::read(device)?.current > before;
+        let mut states_are_counted = memory::read(device)?.current > before;
         drop(state);
         let (mut arena, mut sequence, mut driver) = (None, None, None);
         if let Some(layout) = &step.layout {
@@ -151,11 +146,14 @@ impl Machine {
             launches.check()?;
             arena = Some(placed::arena(&step, layout, &launches, device)?);
             if device != Device::Cpu {
+                states_are_counted = true;
                 driver = Some(Driver::new(device, launches.streams)?);
             }
             sequence = Some(launches);
         }
         let parked = None;
+        // torch lets nobody read or set the state of a generator during a capture.
+        let captures = (!step.nodes.iter().any(|node| node.random)).then_some(false);
         Ok(Self {
             step,
             device,
@@ -169,7 +167,7 @@ impl Machine {
             sequence,
             order: None,
             driver,
-            has_run: false,
+            captures,
             accumulated: BTreeMap::new(),
             replayed: None,
             clock: None,
@@ -197,6 +195,8 @@ impl Machine {
             }
         }
         let resident = memory::read(self.device)?.current;
+        // The copies were queued on the caller's stream, the step has its own.
+        self.device.synchronize()?;
         let rehearsed = arena.enter(true).map_err(Into::into).and_then(|mut running| {
             if self.step.interruption().is_none() {
                 return self
@@ -209,6 +209,7 @@ impl Machine {
             self.execute(Part::Backward, resident, progress, Some(&mut running), None).map(drop)
         });
         self.arena = Some(arena);
+        self.driver.as_mut().map_or(Ok(()), |driver| driver.make_current(None))?;
         self.let_go(rehearsed.is_err())?;
         rehearsed?;
         self.clear_results()?;
@@ -245,8 +246,8 @@ impl Machine {
 
     /// Runs the step once. Its results stay until the next run.
     ///
-    /// On a GPU a lowered step is queued launch by launch the first time, captured into a graph the second time if it draws no
-    /// random numbers, and replayed from then on.
+    /// On a GPU a lowered step is queued launch by launch the first time, captured into a graph the second time, and replayed from
+    /// then on; launch by launch always if it draws random numbers, or an operator waits for the host.
     ///
     /// # Errors
     /// When an operator fails, named with instruction and node. The values made so far are let go.
@@ -284,6 +285,7 @@ impl Machine {
         if self.driver.is_none() {
             return self.run_once();
         }
+        cuda::enter(self.device)?;
         // What was queued before the step, on streams of others, and what will be after it.
         self.device.synchronize()?;
         let measured = self.on_gpu();
@@ -293,41 +295,6 @@ impl Machine {
         let measured = measured?;
         self.device.synchronize()?;
         Ok(measured)
-    }
-
-    fn on_gpu(&mut self) -> Result<Measured, RuntimeError> {
-        if let Some(replayed) = &self.replayed {
-            self.driver.as_ref().map_or(Ok(false), Driver::replay)?;
-            for (slot, tensor) in &replayed.results {
-                self.slots.set(*slot, tensor)?;
-            }
-            return Ok(replayed.measured.clone());
-        }
-        let random = self.step.nodes.iter().any(|node| node.random);
-        if !self.has_run || random {
-            let measured = self.run_once()?;
-            self.has_run = true;
-            return Ok(self.with_arena(measured));
-        }
-        self.driver.as_ref().map_or(Ok(()), Driver::begin_capture)?;
-        let captured = self.run_once();
-        if let Some(driver) = &mut self.driver {
-            driver.end_capture(captured.is_err())?;
-        }
-        let measured = self.with_arena(captured?);
-        let mut results = Vec::new();
-        for &slot in &self.kept {
-            results.extend(self.slots.get(slot)?.map(|tensor| (slot, tensor)));
-        }
-        self.driver.as_ref().map_or(Ok(false), Driver::replay)?;
-        self.replayed = Some(Replayed { results, measured: measured.clone() });
-        Ok(measured)
-    }
-
-    /// The arena counts as a whole on a GPU: torch's statistics see it as one block that was there before.
-    fn with_arena(&self, measured: Measured) -> Measured {
-        let arena = self.step.layout.as_ref().map_or(0, |layout| layout.arena_bytes);
-        Measured { peak_bytes: measured.peak_bytes + arena, excess: None, ..measured }
     }
 
     fn run_once(&mut self) -> Result<Measured, RuntimeError> {

@@ -30,7 +30,7 @@ pub(crate) fn arena(
     let bytes = if leaves { layout.arena_bytes } else { gradients.saturating_add(layout.gradient_bytes) };
     let available = match device {
         Device::Cpu => available_memory(),
-        Device::Cuda(_) => Some(cuda::available_memory()?),
+        Device::Cuda(_) => Some(cuda::available_memory(device)?),
     };
     if let Some(available) = available.filter(|&available| available < bytes) {
         return Err(RuntimeError::Device(format!(

@@ -1,5 +1,8 @@
 //! A lowered step whose streams run in another order than the program's, on the CPU: the emulation of a GPU's streams.
 //!
+//! This is the order alone, with the CPU's own kernels and memory, for steps of the CPU (`rk-run --emulate-streams`). Steps for CUDA run with the code
+//! for CUDA on a whole emulated GPU, in the tests only (tools/emulated-gpu).
+//!
 //! The launch sequence is queued on an emulated device ([`rk_step::queue`]), which says in which order it ran the launches. Handles
 //! of dropped values go as soon as the last launch that knows them is done: their places belong to others from then on.
 

@@ -111,6 +111,13 @@ const char* rk_cuda_memory(int32_t index, int64_t* current, int64_t* peak) {
   });
 }
 
+const char* rk_cuda_cached(int32_t index, int64_t* out) {
+  return rk::guarded([&] {
+    const auto stats = cuda_allocator().getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    *out = stats.reserved_bytes[0].current - stats.active_bytes[0].current;
+  });
+}
+
 const char* rk_cuda_reset_peak(int32_t index) {
   return rk::guarded([&] { cuda_allocator().resetPeakStats(static_cast<c10::DeviceIndex>(index)); });
 }

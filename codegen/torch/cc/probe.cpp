@@ -3,20 +3,9 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace rk {
-
-int64_t Probe::memory() const {
-  return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].current;
-}
-
-int64_t Probe::memory_peak() const {
-  return c10::getDeviceAllocator(device.type())->getDeviceStats(device.index()).requested_bytes[0].peak;
-}
-
-void Probe::reset_peak() const { c10::getDeviceAllocator(device.type())->resetPeakStats(device.index()); }
 
 void Probe::synchronize() const {
   if (device.is_cuda()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());

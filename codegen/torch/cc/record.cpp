@@ -120,30 +120,28 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   Probe probe(device_);
   const bool watch = !device_.is_cuda() || op.hasTag(at::Tag::nondeterministic_seeded);
   const auto generator = watch ? probe.generator() : std::vector<uint8_t>();
-  const bool cuda = device_.is_cuda();
-  std::optional<Watch> watch_memory;
-  if (!cuda) watch_memory.emplace();
-  const int64_t level = cuda ? probe.memory() : 0;
-  if (cuda) probe.reset_peak();
+  Watch watch_memory(nullptr, device_.type());
   const auto start = std::chrono::steady_clock::now();
   op.redispatchBoxed(below, stack);
   probe.synchronize();
   const auto taken = std::chrono::steady_clock::now() - start;
-  if (!cuda) watch_memory->stop();
-  const int64_t peak = cuda ? probe.memory_peak() : 0;
+  watch_memory.stop();
   entry.random = watch && probe.generator() != generator;
   const size_t known = storage_order_.size();
   read_results(op, *stack, entry);
-  int64_t retained = 0;
   std::vector<int64_t> results;
   for (size_t i = known; i < storage_order_.size(); ++i) {
     const auto& storage = storages_.at(storage_order_[i]);
     const auto strong = storage.weak.lock();
-    if (!strong) continue;
-    retained += static_cast<int64_t>(strong->nbytes());
-    if (!cuda) results.push_back(watch_memory->last_at(strong->data()));
+    if (strong) results.push_back(watch_memory.last_at(strong->data()));
   }
-  entry.workspace = static_cast<uint64_t>(cuda ? std::max<int64_t>(0, peak - level - retained) : workspace(*watch_memory, results));
+  // On a GPU what stays beside the results is the library's: cuBLAS allocates its workspace on the first call, and keeps it.
+  for (size_t i = 0; device_.is_cuda() && i < watch_memory.blocks.size(); ++i) {
+    auto& block = watch_memory.blocks[i];
+    const bool result = std::find(results.begin(), results.end(), static_cast<int64_t>(i)) != results.end();
+    if (block.to == kNever && !result) block.bytes = 0;
+  }
+  entry.workspace = static_cast<uint64_t>(workspace(watch_memory, results));
   check_storages(entry);
   const bool tainted = entry.random || reads_data(entry);
   auto taint = [&](uint32_t value) {

@@ -159,14 +159,10 @@ class Recorder {
   std::vector<Result> results_;
 };
 
-// Clocks, memory counters and generators of a device.
+// Waits for a device, and its generator.
 struct Probe {
   explicit Probe(c10::Device device) : device(device) {}
   c10::Device device;
-  // Not of the CPU, whose allocator is watched instead (watch.h).
-  int64_t memory() const;      // bytes now
-  int64_t memory_peak() const; // since reset
-  void reset_peak() const;
   void synchronize() const;
   std::vector<uint8_t> generator() const; // enough of its state to see whether something was drawn
   at::Tensor generator_state() const;     // all of it

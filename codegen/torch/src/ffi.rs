@@ -149,6 +149,7 @@ unsafe extern "C" {
     pub fn rk_device_synchronize(kind: i32, index: i32) -> Status;
     pub fn rk_cuda_memory(index: i32, current: *mut i64, peak: *mut i64) -> Status;
     pub fn rk_cuda_reset_peak(index: i32) -> Status;
+    pub fn rk_cuda_cached(index: i32, out: *mut i64) -> Status;
     pub fn rk_threads(set: i32, out: *mut i32) -> Status;
 
     pub fn rk_bytes_free(bytes: *mut u8);

@@ -43,6 +43,18 @@ pub fn read(device: Device) -> Result<Reading> {
     Ok(Reading { current: current.max(0) as u64, peak: peak.max(0) as u64 })
 }
 
+/// Bytes that a GPU's allocator holds and nobody uses; 0 on the CPU, which holds none.
+///
+/// # Errors
+/// When the device is not there.
+pub fn cached(device: Device) -> Result<u64> {
+    let Device::Cuda(index) = device else { return Ok(0) };
+    let mut bytes = 0;
+    // SAFETY: a plain out-parameter.
+    unsafe { check(ffi::rk_cuda_cached(index, &mut bytes))? };
+    Ok(bytes.max(0) as u64)
+}
+
 /// Sets the peak of `device` to its current level.
 ///
 /// # Errors
