@@ -101,7 +101,9 @@ fn compare(drawing: &Drawing, packages: &BTreeMap<String, Package>) -> Vec<Strin
         .collect();
     let ours = || packages.iter().filter_map(|(id, package)| Some((id, package, package.folder.as_deref()?)));
     for (id, Package { name, uses, only_tests_use, .. }, folder) in ours() {
-        let for_tests = |used: &String| only_tests_use.contains(used) && drawing.is_for_tests(used);
+        let tests = drawing.is_for_tests(name);
+        let for_tests =
+            |used: &String| (tests || only_tests_use.contains(used)) && drawing.is_for_tests(used);
         for used in uses.iter().filter(|used| doors.contains(used.as_str()) && !for_tests(used)) {
             wrong.push(format!("{name} -> {used}: nothing may depend on what lies in tools/"));
         }
@@ -262,6 +264,8 @@ mod tests {
         let drawn = DRAWN.replace(end, &format!("| tests | `judge` | `tools/judge` | – | – |\n{end}"));
         let rest = "solve passes/solve:\njudge tools/judge:";
         check_drawn(&drawn, &format!("plan passes/plan: judge*\n{rest}"), &[])?;
+        let two = drawn.replace(end, &format!("| tests | `court` | `tools/court` | – | – |\n{end}"));
+        check_drawn(&two, &format!("plan passes/plan:\ncourt tools/court: judge\n{rest}"), &[])?;
         let expected = ["plan -> judge: nothing may depend on what lies in tools/"];
         check_drawn(&drawn, &format!("plan passes/plan: judge\n{rest}"), &expected)?;
         let expected = ["plan -> opt: nothing may depend on what lies in tools/"];

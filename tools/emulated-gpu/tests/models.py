@@ -1,0 +1,67 @@
+"""Writes the traced archives of tests/models.rs: `models.py FOLDER`. Small, from a fixed seed, in training mode."""
+
+import sys
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+warnings.filterwarnings("ignore")
+
+
+class Block(nn.Module):
+    """A residual block as in ResNet-18: two convolutions with batch norm, and a shortcut."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)), inplace=True)))
+        return F.relu(y + self.shortcut(x), inplace=True)
+
+
+def mlp():
+    layers = [layer for _ in range(4) for layer in (nn.Linear(32, 32), nn.GELU())]
+    return nn.Sequential(*layers, nn.Linear(32, 8)), torch.randn(16, 32)
+
+
+def resnet():
+    stem = [nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]
+    blocks = [Block(8, 8, 1), Block(8, 8, 1), Block(8, 8, 1), Block(8, 16, 2)]
+    return nn.Sequential(*stem, *blocks, *head), torch.randn(4, 3, 16, 16)
+
+
+def gpt2(dropout=0.0):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_layer=2, n_embd=32, n_head=2, n_positions=32, vocab_size=64, use_cache=False)
+    config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = dropout
+    config._attn_implementation = "eager"
+
+    class Logits(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = GPT2LMHeadModel(config)
+
+        def forward(self, ids):
+            return self.model(ids).logits
+
+    return Logits(), torch.randint(0, 64, (2, 12))
+
+
+def gpt2_dropout():
+    return gpt2(0.1)
+
+
+for build in (mlp, resnet, gpt2, gpt2_dropout):
+    torch.manual_seed(0)
+    model, inputs = build()
+    traced = torch.jit.trace(model.train(), (inputs,), check_trace=False, strict=False)
+    traced.save(f"{sys.argv[1]}/{build.__name__}.pt")
