@@ -19,8 +19,10 @@ use crate::request::{Addresses, Plan, Request};
 const MOST_RUNS: usize = 3000;
 /// Goals, each lower than the one before by what the packing missed.
 const GOALS: u32 = 6;
+/// Calm orders to begin with, one after the other: from some of them layouts are found at once, from others never.
+const STARTS: usize = 64;
 /// The share of the time for looking; the last packings take theirs too.
-const LOOKING: f64 = 0.8;
+const LOOKING: f64 = 0.9;
 /// Moves that calm the order before, and the share of the time for them.
 const CALM: (u64, f64) = (100_000, 0.3);
 
@@ -53,29 +55,32 @@ pub(crate) fn compact(
     let model = Model::aligned(request.graph, addresses.alignment);
     let limits = (floor, request.budget.max(arena.lower_bound));
     let looking = clock.part(LOOKING);
-    let calm =
-        Joint::new(request.graph, &model, &best, limits, request.seed).calm(CALM.0, &looking.part(CALM.1));
-    let start = packed(request, calm, &best, addresses).unwrap_or_else(|| best.clone());
-    tracing::debug!(height = height(&start).0, peak = start.trace.peak.0, "calmed");
-    let mut joint = Joint::new(request.graph, &model, &start, limits, request.seed);
-    keep_lower(&mut best, start);
-    let mut missed = 0;
-    for round in 0..GOALS {
-        if low_enough(&best, &goal) || looking.expired() {
-            break;
-        }
-        let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missed), &looking);
-        let Some(found) = joint.plan(request.graph, &best) else { break };
-        let again = packed(request, found.sequence.clone(), &found, addresses);
-        tracing::debug!(round, reached, height = height(&found).0, peak = found.trace.peak.0, "compacted");
-        if layout == Layout::Any {
-            keep_lower(&mut best, found);
-        }
-        let Some(again) = again else { break };
-        missed = missed.saturating_add(height(&again).0.saturating_sub(goal(again.trace.peak).0));
-        keep_lower(&mut best, again);
-        if !reached {
-            break;
+    let origin = best.clone();
+    for seed in (request.seed..).take(STARTS) {
+        let mut joint = Joint::new(request.graph, &model, &origin, limits, seed);
+        let calm = joint.calm(CALM.0, &looking.part(CALM.1));
+        let Some(start) = packed(request, calm, &origin, addresses) else { break };
+        tracing::debug!(seed, height = height(&start).0, peak = start.trace.peak.0, "calmed");
+        let mut joint = Joint::new(request.graph, &model, &start, limits, seed);
+        keep_lower(&mut best, start);
+        let mut missed = 0;
+        for _ in 0..GOALS {
+            if low_enough(&best, &goal) || looking.expired() {
+                return best;
+            }
+            let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missed), &looking);
+            let Some(found) = joint.plan(request.graph, &best) else { break };
+            let again = packed(request, found.sequence.clone(), &found, addresses);
+            tracing::debug!(seed, reached, height = height(&found).0, peak = found.trace.peak.0, "compacted");
+            if layout == Layout::Any {
+                keep_lower(&mut best, found);
+            }
+            let Some(again) = again else { break };
+            missed = missed.saturating_add(height(&again).0.saturating_sub(goal(again.trace.peak).0));
+            keep_lower(&mut best, again);
+            if !reached {
+                break;
+            }
         }
     }
     best

@@ -44,10 +44,10 @@ const MOVES: u32 = 2;
 /// Of these, moves of buffers.
 const BUFFERS: f64 = 0.2;
 /// The next height is lower by one in so many parts of what is left to the goal: each from the state before.
-const STEP: u64 = 4;
+const STEP: u64 = 12;
 /// Placements in the first attempts at a height; each round of attempts has twice as many. Rounds that may fail.
 const PLACEMENTS: u64 = 4_000;
-const ROUNDS: u32 = 8;
+const ROUNDS: u32 = 3;
 /// How often any waiting buffer is placed and not the last one, in the attempts of a round.
 const HABITS: [f64; 3] = [0.0, 0.5, 0.1];
 /// See the module.
