@@ -102,8 +102,8 @@ pub fn read(text: &str) -> Result<Graph, JsonError> {
     }
     let graph: RawGraph =
         serde_json::from_str(text).map_err(|error| source.syntax(&error, 0, String::new()))?;
-    let untimed = |node: &&RawValue| !node.get().contains("\"time\"");
-    if let Some(stage) = graph.stage.filter(|_| graph.nodes.iter().flatten().all(|node| untimed(&node))) {
+    let untimed = |node: &RawValue| !node.get().contains("\"time\"");
+    if let Some(stage) = graph.stage.filter(|_| graph.nodes.iter().flatten().all(|node| untimed(node))) {
         let message =
             "this is a module as data (rk-translate --to json); rk-translate --to graph makes a graph";
         return Err(source.at(stage.get(), "stage: ".into(), message.into()));

@@ -17,6 +17,14 @@
 //! is, and the largest of their workspaces, so that a budget is kept wherever a plan is broadcast. A remark says how far
 //! they were apart: not at all when `rk-import` measured one call per class, and by noise when it measured every call.
 //!
+//! A costed step is what the planner needs. To have its graph alone, in the schema of the planner's instances, with times in nanoseconds:
+//!
+//! ```text
+//! rk-opt raw.mlir --rk-dataflow --rk-simplify --rk-annotate-cost -o costed.mlir
+//! rk-translate costed.mlir --to graph -o graph.json
+//! rk-plan graph.json --budget 60%
+//! ```
+//!
 //! With `times=FILE` the times of nodes are those of the file, which `rk-run --times` measured inside whole steps: with their caches, their
 //! dispatch, their generated kernels and the libraries' threads as they are when the plan is carried out. A call that is timed alone,
 //! over and over, has none of these. A node that is not in the file keeps the sum of its calls.

@@ -3,8 +3,8 @@
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
 //! 2. Pack the plan once more with [`PATIENCE`] times the effort, then in other orders of its runs ([`crate::compact`]), then the
 //!    other plans that the search met, fastest first.
-//! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all.
-//! 4. Solve again for smaller peaks: less by the overshoot, then half-way between what did and what did not help.
+//! 3. If none fits, repair the fastest greedily for somewhat smaller peaks, so that there is a plan at all.
+//! 4. Solve again for smaller peaks, from what is there, the fastest repaired: less by the overshoot, then half-way between what did and what did not help.
 //!
 //! Bounds are those of the logical peak, which no arena beats. How the time is shared depends on the given order: where that
 //! packs without loss, as steps of training do, nearly all of it goes to the first attempt.
@@ -32,9 +32,9 @@ const PATIENCE: u64 = 8;
 /// The share of the time left in which a plan is packed in other orders of its runs.
 const COMPACTING: f64 = 0.2;
 /// Arenas larger than the budget by more than one in so many are not packed twice.
-const HOPELESS: u64 = 12;
+const HOPELESS: u64 = 5;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
-const RESERVES: [u64; 3] = [980, 940, 880];
+const RESERVES: [u64; 4] = [995, 980, 940, 880];
 const RESERVE_TIME: f64 = 0.02;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
@@ -104,10 +104,12 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     let mut first = solve_logical(&Request { time_limit: share, ..logical.clone() });
     let found =
         first.smallest.clone().and_then(|runs| Plan::judged(request.graph, runs, crate::Solver::Greedy));
-    let Some(fastest) = first.plan.as_ref().map(|plan| plan.trace.time) else {
+    let Some(logical_best) = first.plan.clone() else {
         found.iter().for_each(|plan| drop(packer.pack(plan, 1)));
         return Outcome { smallest_found: Some(packer.smallest), ..first };
     };
+    let fastest = logical_best.trace.time;
+    let wanted = (logical_best.solver, logical_best.sequence.clone());
     let starts =
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
@@ -115,32 +117,42 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     let mut best = packer.take(&mut first);
     best = faster(best, packer.first_that_fits(starts, false));
     // Logical budgets that did not help because too little or too much is left.
-    let (mut low, mut high) = (None::<u64>, request.budget.0);
+    let (mut low, mut high) = (None::<u64>, request.budget.0.min(logical_best.trace.peak.0));
     for per_mille in RESERVES {
         if best.is_some() {
             break;
         }
         // Milliseconds, and spent even if the time is over: a poor plan is better than none.
-        let budget = request.budget.0 / 1000 * per_mille;
+        let budget = high / 1000 * per_mille;
         let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
-        let quick =
-            Request { budget: Bytes(budget), solver: crate::Solver::Greedy, time_limit, ..logical.clone() };
+        let quick = Request {
+            budget: Bytes(budget),
+            solver: crate::Solver::Greedy,
+            time_limit,
+            starts: vec![wanted.clone()],
+            ..logical.clone()
+        };
         best = solve_logical(&quick).plan.and_then(|plan| packer.first_that_fits(vec![plan], false));
         low = best.as_ref().map(|_| budget);
     }
     for attempt in 0..ATTEMPTS {
         let overshoot = packer.reached.0.saturating_sub(request.budget.0).max(request.budget.0 / FINE);
-        let budget = low.map_or(high.saturating_sub(overshoot), |low| low + (high - low) / 2);
+        // Not below what is known to be too little: half-way there instead.
+        let least = first.proven_infeasible_below.0.min(high);
+        let down = high.saturating_sub(overshoot.min((high - least) / 2));
+        let budget = low.map_or(down, |low| low + (high - low) / 2);
         let close = low.is_some_and(|low| high - low <= request.budget.0 / FINE);
         let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= fastest);
-        if settled || close || packer.clock.expired() || budget < first.proven_infeasible_below.0 {
+        if settled || close || packer.clock.expired() || budget == high {
             break;
         }
         tracing::info!(attempt, budget, "the arena misses the budget");
         let mut outcome = solve_logical(&Request {
             budget: Bytes(budget),
             time_limit: packer.clock.left() / (ATTEMPTS - attempt),
-            starts: best.iter().map(|plan| (plan.solver, plan.sequence.clone())).collect(),
+            starts: (best.iter().map(|plan| (plan.solver, plan.sequence.clone())))
+                .chain(std::iter::once(wanted.clone()))
+                .collect(),
             ..logical.clone()
         });
         let planned = outcome.plan.is_some();
