@@ -31,7 +31,7 @@ const PROBED: usize = 3000;
 const PATIENCE: u64 = 8;
 /// The share of the time left in which a plan is packed in other orders of its runs.
 const COMPACTING: f64 = 0.2;
-/// Arenas larger than the budget by more than one in so many are not packed twice.
+/// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
 const RESERVES: [u64; 4] = [995, 980, 940, 880];
@@ -214,13 +214,13 @@ impl Packer<'_> {
                 break;
             }
             let mut arena = self.pack(&plan, 1);
-            let close = arena.size.0.saturating_sub(budget.0) <= budget.0 / HOPELESS;
-            let again = twice && index == 0 && close && !self.clock.expired();
+            let again = twice && index == 0 && !self.clock.expired();
             if arena.size > budget && again && arena.lower_bound <= budget {
                 arena = self.pack(&plan, PATIENCE);
             }
+            let close = arena.size.0.saturating_sub(budget.0) <= budget.0 / HOPELESS;
             let mut plan = Plan { arena: Some(arena), ..plan };
-            if again {
+            if again && close {
                 let (request, clock) = (self.request, self.clock.part(COMPACTING));
                 plan =
                     compact(request, plan, self.addresses, Layout::Repeatable, Bytes(0), |_| budget, &clock);
