@@ -1,4 +1,4 @@
-//! Sums over the innermost dimensions of the iteration space, as loops that carry the sum in a register.
+//! Sums and maxima over the innermost dimensions of the iteration space, as loops that carry the sum in a register.
 //!
 //! `linalg.generic` would hold it in memory, where every store could change what is loaded next as far as LLVM can prove; so
 //! these kernels begin one level lower, with `scf` loops around the same scalar steps. On the CPU the additions alone may be
@@ -13,14 +13,20 @@ use rk_dialect::pointwise::{Element, Elementwise, Reduction, Source};
 use crate::emit::Operand;
 use crate::{KernelError, scalar};
 
+/// How one more number is taken in, and what there is before the first.
+fn fold(reduction: &Reduction) -> (&'static str, f64) {
+    // The maximum of a NaN and a number is a NaN.
+    if reduction.maximum { ("arith.maximumf", f64::NEG_INFINITY) } else { ("arith.addf", 0.0) }
+}
+
 /// Threads that make one sum.
-pub(crate) const WARP: i64 = 32;
+const WARP: i64 = 32;
 
 /// What a grid's x may be.
-pub(crate) const MOST_BLOCKS: i64 = i32::MAX as i64;
+const MOST_BLOCKS: i64 = i32::MAX as i64;
 
 /// Sums of a tile: 1 KiB of f32, which stays in the nearest cache.
-const TILE: i64 = 256;
+pub(crate) const TILE: i64 = 256;
 
 /// The loops of a sum on the CPU, over `%rows` rows. The operands are named memrefs, cut to these rows.
 pub(crate) fn loops(
@@ -30,7 +36,7 @@ pub(crate) fn loops(
     operands: (&[Operand], &[Operand]),
     names: (&[String], &[String]),
 ) {
-    if across(body, reduction) {
+    if across(body) {
         return columns(text, body, reduction, operands, names);
     }
     let ((reads, writes), (ins, outs)) = (operands, names);
@@ -40,7 +46,9 @@ pub(crate) fn loops(
     for (dim, size) in body.shape.iter().enumerate().skip(1) {
         let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
     }
-    let _ = writeln!(text, "    %acc{kept} = arith.constant 0.0 : {ty}");
+    let (operation, start) = fold(reduction);
+    let start = scalar::literal(start, reduction.accumulator());
+    let _ = writeln!(text, "    %acc{kept} = arith.constant {start} : {ty}");
     for dim in 0..rank {
         let end = if dim == 0 { "%rows".to_owned() } else { format!("%size{dim}") };
         let range = format!("%d{dim} = %first to {end} step %one");
@@ -53,7 +61,8 @@ pub(crate) fn loops(
     }
     load(text, reads, ins, &vec![true; reads.len()], true);
     let value = element(text, body, reduction);
-    let _ = writeln!(text, "      %sum{rank} = arith.addf %acc{rank}, {value} fastmath<reassoc> : {ty}");
+    let flags = if reduction.maximum { "" } else { " fastmath<reassoc>" };
+    let _ = writeln!(text, "      %sum{rank} = {operation} %acc{rank}, {value}{flags} : {ty}");
     for dim in (kept..rank).rev() {
         let _ = writeln!(text, "    scf.yield %sum{} : {ty}\n    }}", dim + 1);
     }
@@ -61,9 +70,9 @@ pub(crate) fn loops(
     text.push_str(&"    }\n".repeat(kept));
 }
 
-/// Whether more of what is read has neighbours in memory across sums than along them.
-fn across(body: &Elementwise, reduction: &Reduction) -> bool {
-    let Some(last) = (body.shape.len() - reduction.dims).checked_sub(1) else { return false };
+/// Whether more of what is read has neighbours in memory across sums, or rows, than along them.
+pub(crate) fn across(body: &Elementwise) -> bool {
+    let Some(last) = (body.shape.len() - body.inner()).checked_sub(1) else { return false };
     let elements = |strides: &[i64]| -> i64 {
         strides.iter().zip(&body.shape).filter(|(stride, _)| **stride != 0).map(|(_, size)| size).product()
     };
@@ -84,11 +93,13 @@ fn columns(
     let ty = scalar::memory(reduction.accumulator());
     let (rank, last) = (body.shape.len(), body.shape.len() - reduction.dims - 1);
     let tile = format!("memref<{TILE}x{ty}>");
+    let (operation, start) = fold(reduction);
+    let start = scalar::literal(start, reduction.accumulator());
     let _ = writeln!(
         text,
         "    %sums = memref.alloca() : {tile}\n    %first = arith.constant 0 : index\n    \
          %one = arith.constant 1 : index\n    %tile = arith.constant {TILE} : index\n    \
-         %zero = arith.constant 0.0 : {ty}"
+         %start = arith.constant {start} : {ty}"
     );
     for (dim, size) in body.shape.iter().enumerate().skip(1) {
         let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
@@ -101,7 +112,7 @@ fn columns(
         text,
         "    scf.for %block = %first to {0} step %tile {{\n    %left = arith.subi {0}, %block : index\n    \
          %width = arith.minui %left, %tile : index\n    \
-         scf.for %j = %first to %width step %one {{\n      memref.store %zero, %sums[%j] : {tile}\n    }}",
+         scf.for %j = %first to %width step %one {{\n      memref.store %start, %sums[%j] : {tile}\n    }}",
         end(last)
     );
     for dim in last + 1..rank {
@@ -119,7 +130,7 @@ fn columns(
     let value = element(text, body, reduction);
     let _ = writeln!(
         text,
-        "      %next = arith.addf %sum, {value} : {ty}\n      memref.store %next, %sums[%j] : {tile}\n    }}"
+        "      %next = {operation} %sum, {value} : {ty}\n      memref.store %next, %sums[%j] : {tile}\n    }}"
     );
     text.push_str(&"    }\n".repeat(rank - last - 1));
     text.push_str(&each);
@@ -143,11 +154,48 @@ pub(crate) fn launch(
     }
     let kept = body.shape.len() - reduction.dims;
     let (sums, summed) = (&body.shape[..kept], &body.shape[kept..]);
-    let blocks: i64 = sums.iter().product();
+    warps(text, sums, summed)?;
+    let (operation, start) = fold(reduction);
+    let start = scalar::literal(start, Element::F32);
+    let _ = writeln!(
+        text,
+        "    %start = arith.constant {start} : f32\n    \
+         %part = scf.for %at = %tx to %count step %step iter_args(%acc = %start) -> (f32) {{"
+    );
+    coordinates(text, "%at", summed, kept);
+    load(text, reads, ins, &vec![true; reads.len()], false);
+    let value = element(text, body, reduction);
+    let _ =
+        writeln!(text, "      %next = {operation} %acc, {value} : f32\n      scf.yield %next : f32\n    }}");
+    let mut sum = "%part".to_owned();
+    for distance in [16, 8, 4, 2, 1] {
+        let _ = writeln!(
+            text,
+            "    %by{distance} = arith.constant {distance} : i32\n    \
+             %other{distance}, %valid{distance} = gpu.shuffle xor {sum}, %by{distance}, %width : f32\n    \
+             %sum{distance} = {operation} {sum}, %other{distance} : f32"
+        );
+        sum = format!("%sum{distance}");
+    }
+    text.push_str(
+        "    %first = arith.constant 0 : index\n    %is_first = arith.cmpi eq, %tx, %first : index\n    \
+         scf.if %is_first {\n",
+    );
+    store(text, reduction, &writes[0], &outs[0], &sum, false);
+    text.push_str("    }\n    gpu.terminator\n    }\n");
+    Ok(())
+}
+
+/// Opens a launch of one block of one warp for each place in the dimensions `outer`, whose coordinates it names. Thread `%tx` of
+/// `%width` is to take every `%step`th of the `%count` elements of `inner`, from its own number.
+///
+/// # Errors
+/// [`KernelError::Unsupported`] for more places than a grid has blocks.
+pub(crate) fn warps(text: &mut String, outer: &[i64], inner: &[i64]) -> Result<(), KernelError> {
+    let blocks: i64 = outer.iter().product();
     if blocks > MOST_BLOCKS {
-        return Err(KernelError::Unsupported(format!(
-            "{blocks} sums are more than a grid's {MOST_BLOCKS} blocks"
-        )));
+        let message = format!("{blocks} sums or rows are more than a grid's {MOST_BLOCKS} blocks");
+        return Err(KernelError::Unsupported(message));
     }
     let _ = writeln!(
         text,
@@ -155,34 +203,11 @@ pub(crate) fn launch(
          %one = arith.constant 1 : index\n    \
          gpu.launch blocks(%bx, %by, %bz) in (%gx = %blocks, %gy = %one, %gz = %one) \
          threads(%tx, %ty, %tz) in (%lx = %lanes, %ly = %one, %lz = %one) {{\n    \
-         %first = arith.constant 0 : index\n    %step = arith.constant {WARP} : index\n    \
-         %count = arith.constant {} : index\n    %zero = arith.constant 0.0 : f32",
-        summed.iter().product::<i64>()
+         %step = arith.constant {WARP} : index\n    %count = arith.constant {} : index\n    \
+         %width = arith.constant {WARP} : i32",
+        inner.iter().product::<i64>()
     );
-    coordinates(text, "%bx", sums, 0);
-    let _ = writeln!(
-        text,
-        "    %part = scf.for %at = %tx to %count step %step iter_args(%acc = %zero) -> (f32) {{"
-    );
-    coordinates(text, "%at", summed, kept);
-    load(text, reads, ins, &vec![true; reads.len()], false);
-    let value = element(text, body, reduction);
-    let _ =
-        writeln!(text, "      %next = arith.addf %acc, {value} : f32\n      scf.yield %next : f32\n    }}");
-    let _ = writeln!(text, "    %width = arith.constant {WARP} : i32");
-    let mut sum = "%part".to_owned();
-    for distance in [16, 8, 4, 2, 1] {
-        let _ = writeln!(
-            text,
-            "    %by{distance} = arith.constant {distance} : i32\n    \
-             %other{distance}, %valid{distance} = gpu.shuffle xor {sum}, %by{distance}, %width : f32\n    \
-             %sum{distance} = arith.addf {sum}, %other{distance} : f32"
-        );
-        sum = format!("%sum{distance}");
-    }
-    text.push_str("    %is_first = arith.cmpi eq, %tx, %first : index\n    scf.if %is_first {\n");
-    store(text, reduction, &writes[0], &outs[0], &sum, false);
-    text.push_str("    }\n    gpu.terminator\n    }\n");
+    coordinates(text, "%bx", outer, 0);
     Ok(())
 }
 
@@ -235,7 +260,7 @@ fn store(text: &mut String, reduction: &Reduction, write: &Operand, name: &str, 
         let _ = writeln!(text, "      %mean = arith.divf {sum}, %divisor : {ty}");
         value = "%mean".to_owned();
     }
-    let value = cast(text, "%result", &value, "truncf", wide, reduction.element);
+    let value = cast(text, "%result", &value, "truncf", wide, reduction.result);
     let _ = writeln!(text, "      memref.store {value}, {name}[{}] : {}", place(write), write.ty(rows));
 }
 

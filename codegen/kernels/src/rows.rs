@@ -1,16 +1,18 @@
 //! Kernels that go over each row several times: once for every sum or maximum, and once to write.
 //!
 //! What a pass over the row needs is computed from the reads again; the row lies in the nearest cache by then, so memory is read once, and
-//! nothing is held but one number for each sum. Only exponentials that are summed and written wait in the row of the output. What is the same for the whole row is computed between the passes. On a GPU a warp
+//! nothing is held but one number for each sum. Only exponentials that are summed and written wait in the row of the output. What is the same
+//! for the whole row is computed between the passes. On the CPU, where neighbours in memory belong to neighbouring rows (a softmax over
+//! another dimension than the last), a tile of rows is taken together: every number that a row has one of is a vector then. On a GPU a warp
 //! has a row: its threads take every 32nd element and exchange what they have by shuffles.
 
 use std::fmt::Write as _;
 
-use rk_dialect::pointwise::{Element, Elementwise, Formula, Source};
+use rk_dialect::pointwise::{Element, Elementwise, Formula, Source, Step};
 
 use crate::KernelError;
 use crate::emit::Operand;
-use crate::reduce::{MOST_BLOCKS, WARP, coordinates, place};
+use crate::reduce::{TILE, across, coordinates, place, warps};
 use crate::scalar::{self, Writer};
 
 /// Maxima that are carried side by side on the CPU: LLVM vectorizes no maximum of numbers that may be NaN.
@@ -21,6 +23,8 @@ const LANES: i64 = 16;
 enum Where {
     /// One after the other, over rows that the operands are cut to.
     Cpu,
+    /// The same, of as many rows as a tile has: row `%j` of them is at the last of the outer dimensions.
+    Tile,
     /// By the threads of a warp.
     Warp,
 }
@@ -33,25 +37,38 @@ pub(crate) fn loops(
     names: (&[String], &[String]),
 ) {
     let kept = body.shape.len() - body.inner();
-    if let Some(step) = body.steps.iter().find(|step| step.formula == Formula::RowMax) {
+    let tiled = across(body);
+    if tiled {
+        for (index, step) in body.steps.iter().enumerate().filter(|(index, _)| body.of_rows()[*index]) {
+            let _ = writeln!(text, "    %row{index} = memref.alloca() : {}", tile(step));
+        }
+    } else if let Some(step) = body.steps.iter().find(|step| step.formula == Formula::RowMax) {
         let _ =
             writeln!(text, "    %lanes = memref.alloca() : memref<{LANES}x{}>", scalar::memory(step.element));
     }
-    let _ = writeln!(text, "    %lane_count = arith.constant {LANES} : index");
+    let count = if tiled { TILE } else { LANES };
+    let _ = writeln!(text, "    %lane_count = arith.constant {count} : index");
     let _ = writeln!(text, "    %first = arith.constant 0 : index\n    %step = arith.constant 1 : index");
     for (dim, size) in body.shape.iter().enumerate().skip(1) {
         let _ = writeln!(text, "    %size{dim} = arith.constant {size} : index");
     }
     for dim in 0..kept {
         let end = if dim == 0 { "%rows".to_owned() } else { format!("%size{dim}") };
-        let _ = writeln!(text, "    scf.for %d{dim} = %first to {end} step %step {{");
+        let _ = match tiled && dim + 1 == kept {
+            false => writeln!(text, "    scf.for %d{dim} = %first to {end} step %step {{"),
+            true => writeln!(
+                text,
+                "    scf.for %block = %first to {end} step %lane_count {{\n    \
+                 %left = arith.subi {end}, %block : index\n    %width = arith.minui %left, %lane_count : index"
+            ),
+        };
     }
     Rows {
         writer: Writer { text, next: 0 },
         body,
         operands,
         names,
-        place: Where::Cpu,
+        place: if tiled { Where::Tile } else { Where::Cpu },
         shared: vec![],
         kept: None,
     }
@@ -73,23 +90,7 @@ pub(crate) fn launch(
         return Err(KernelError::Unsupported("a sum in f64 has no kernel for a GPU".into()));
     }
     let (outer, row) = body.shape.split_at(body.shape.len() - body.inner());
-    let blocks: i64 = outer.iter().product();
-    if blocks > MOST_BLOCKS {
-        let message = format!("{blocks} rows are more than a grid's {MOST_BLOCKS} blocks");
-        return Err(KernelError::Unsupported(message));
-    }
-    let _ = writeln!(
-        text,
-        "    %blocks = arith.constant {blocks} : index\n    %lanes = arith.constant {WARP} : index\n    \
-         %one = arith.constant 1 : index\n    \
-         gpu.launch blocks(%bx, %by, %bz) in (%gx = %blocks, %gy = %one, %gz = %one) \
-         threads(%tx, %ty, %tz) in (%lx = %lanes, %ly = %one, %lz = %one) {{\n    \
-         %step = arith.constant {WARP} : index\n    %size{} = arith.constant {} : index\n    \
-         %width = arith.constant {WARP} : i32",
-        outer.len(),
-        row.iter().product::<i64>()
-    );
-    coordinates(text, "%bx", outer, 0);
+    warps(text, outer, row)?;
     Rows {
         writer: Writer { text, next: 0 },
         body,
@@ -102,6 +103,11 @@ pub(crate) fn launch(
     .write();
     text.push_str("    gpu.terminator\n    }\n");
     Ok(())
+}
+
+/// Where a tile of rows has the values of a step that a row has one of.
+fn tile(step: &Step) -> String {
+    format!("memref<{TILE}x{}>", scalar::memory(step.element))
 }
 
 struct Rows<'a> {
@@ -124,8 +130,9 @@ impl Rows<'_> {
         let dim = body.shape.len() - body.inner();
         for (operand, name) in self.operands.0.iter().zip(self.names.0) {
             let load =
-                format!("memref.load {name}[{}] : {}", place(operand), operand.ty(self.place == Where::Cpu));
-            let inside = operand.dims.last().is_some_and(|&last| last >= dim);
+                format!("memref.load {name}[{}] : {}", place(operand), operand.ty(self.place != Where::Warp));
+            let from = if self.place == Where::Tile { dim - 1 } else { dim };
+            let inside = operand.dims.last().is_some_and(|&last| last >= from);
             self.shared.push((!inside).then(|| self.writer.plain(&load)));
         }
         let mut known: Vec<Option<String>> = vec![None; body.steps.len()];
@@ -134,7 +141,10 @@ impl Rows<'_> {
                 known[index] = Some(self.reduce(index, &known));
             } else {
                 let only: Vec<bool> = (0..body.steps.len()).map(|other| other == index).collect();
-                self.writer.some_steps(body, &vec![None; body.reads.len()], &only, &mut known);
+                let mut results = self.of_this_row(&known);
+                self.writer.some_steps(body, &vec![None; body.reads.len()], &only, &mut results);
+                known[index] = results[index].take();
+                self.keep_for_rows(index, &mut known);
             }
         }
         // What a row has one of is written once, by one thread.
@@ -145,7 +155,7 @@ impl Rows<'_> {
             self.open("");
             let results = self.elements(&ends, &known);
             all.into_iter().for_each(|output| self.store(output, &results));
-            self.writer.text.push_str("    }\n");
+            self.close();
         }
         if self.place == Where::Warp && !once.is_empty() {
             let zero = self.writer.op("index", "arith.constant 0");
@@ -153,8 +163,49 @@ impl Rows<'_> {
             let _ = writeln!(self.writer.text, "    scf.if {first} {{");
             once.into_iter().for_each(|output| self.store(output, &known));
             self.writer.text.push_str("    }\n");
-        } else {
-            once.into_iter().for_each(|output| self.store(output, &known));
+        } else if !once.is_empty() {
+            let results = self.of_this_row(&known);
+            once.into_iter().for_each(|output| self.store(output, &results));
+            if self.place == Where::Tile {
+                self.writer.text.push_str("    }\n");
+            }
+        }
+    }
+
+    /// What is known of a row, by name. Of a tile it is loaded in a loop over its rows, which the caller closes.
+    fn of_this_row(&mut self, known: &[Option<String>]) -> Vec<Option<String>> {
+        if self.place != Where::Tile {
+            return known.to_vec();
+        }
+        self.each_row();
+        self.loaded(known)
+    }
+
+    /// Opens a loop over the rows of a tile.
+    fn each_row(&mut self) {
+        let last = self.body.shape.len() - self.body.inner() - 1;
+        let _ = writeln!(
+            self.writer.text,
+            "    scf.for %j = %first to %width step %step {{\n      %d{last} = arith.addi %block, %j : index"
+        );
+    }
+
+    /// Of row `%j`, what is known of all rows of the tile.
+    fn loaded(&mut self, known: &[Option<String>]) -> Vec<Option<String>> {
+        let steps = self.body.steps.iter();
+        let loads = steps.zip(known).map(|(step, name)| {
+            name.as_ref().map(|name| self.writer.plain(&format!("memref.load {name}[%j] : {}", tile(step))))
+        });
+        loads.collect()
+    }
+
+    /// Puts what was computed for row `%j` where the tile has it, and ends the loop.
+    fn keep_for_rows(&mut self, index: usize, known: &mut [Option<String>]) {
+        if self.place == Where::Tile
+            && let Some(value) = known[index].replace(format!("%row{index}"))
+        {
+            let ty = tile(&self.body.steps[index]);
+            let _ = writeln!(self.writer.text, "      memref.store {value}, %row{index}[%j] : {ty}\n    }}");
         }
     }
 
@@ -169,7 +220,7 @@ impl Rows<'_> {
 
     fn put(&mut self, output: usize, operand: &Operand, value: &str) {
         let (name, at) = (&self.names.1[output], place(operand));
-        let ty = operand.ty(self.place == Where::Cpu);
+        let ty = operand.ty(self.place != Where::Warp);
         let _ = writeln!(self.writer.text, "      memref.store {value}, {name}[{at}] : {ty}");
     }
 
@@ -195,8 +246,10 @@ impl Rows<'_> {
     fn reduce(&mut self, index: usize, known: &[Option<String>]) -> String {
         let step = &self.body.steps[index];
         let ty = scalar::memory(step.element);
-        if step.formula == Formula::RowMax && self.place == Where::Cpu {
-            return self.maximum(index, known);
+        match self.place {
+            Where::Cpu if step.formula == Formula::RowMax => return self.maximum(index, known),
+            Where::Tile => return self.reduce_tile(index, known),
+            Where::Cpu | Where::Warp => {}
         }
         let is_maximum = step.formula == Formula::RowMax;
         let start = if is_maximum { f64::NEG_INFINITY } else { 0.0 };
@@ -231,6 +284,33 @@ impl Rows<'_> {
             }
         }
         whole
+    }
+
+    /// A sum or a maximum of every row of the tile, in the order of their elements.
+    fn reduce_tile(&mut self, index: usize, known: &[Option<String>]) -> String {
+        let step = &self.body.steps[index];
+        let (ty, row) = (scalar::memory(step.element), tile(step));
+        let maximum = step.formula == Formula::RowMax;
+        let start = self.writer.number(if maximum { f64::NEG_INFINITY } else { 0.0 }, step.element);
+        self.each_row();
+        let _ = writeln!(self.writer.text, "      memref.store {start}, %row{index}[%j] : {row}\n    }}");
+        self.open("");
+        let results = self.elements(&[&step.args[0]], known);
+        let Source::Step(taken) = step.args[0] else { unreachable!("a step is reduced") };
+        let value = results[taken].clone().unwrap_or_default();
+        let kept = self.keeps(index, known);
+        if kept.is_some() {
+            self.put(0, &self.operands.1[0], &value);
+            self.kept = kept;
+        }
+        let so_far = self.writer.plain(&format!("memref.load %row{index}[%j] : {row}"));
+        let next = match maximum {
+            true => self.greater(&value, &so_far, ty),
+            false => self.writer.op(ty, &format!("arith.addf {so_far}, {value}")),
+        };
+        let _ = writeln!(self.writer.text, "      memref.store {next}, %row{index}[%j] : {row}");
+        self.close();
+        format!("%row{index}")
     }
 
     /// A maximum over the row, in lanes: element i belongs to lane i modulo their number. What is not greater, a NaN too, changes nothing.
@@ -295,11 +375,20 @@ impl Rows<'_> {
             Where::Cpu => {
                 let _ = writeln!(text, "    scf.for %d{dim} = %first to %size{dim} step %step{carried} {{");
             }
+            Where::Tile => {
+                let _ = writeln!(text, "    scf.for %d{dim} = %first to %size{dim} step %step {{");
+                self.each_row();
+            }
             Where::Warp => {
-                let _ = writeln!(text, "    scf.for %at = %tx to %size{dim} step %step{carried} {{");
+                let _ = writeln!(text, "    scf.for %at = %tx to %count step %step{carried} {{");
                 coordinates(text, "%at", row, dim);
             }
         }
+    }
+
+    fn close(&mut self) {
+        let loops = if self.place == Where::Tile { 2 } else { 1 };
+        self.writer.text.push_str(&"    }\n".repeat(loops));
     }
 
     /// Which steps and reads `ends` need, beyond what is known or kept.
@@ -326,7 +415,7 @@ impl Rows<'_> {
     fn elements(&mut self, ends: &[&Source], known: &[Option<String>]) -> Vec<Option<String>> {
         let body = self.body;
         let (steps, reads) = self.needed(ends, known);
-        let cpu = self.place == Where::Cpu;
+        let cpu = self.place != Where::Warp;
         let mut loaded = self.shared.clone();
         for index in (0..body.reads.len()).filter(|&index| reads[index] && self.shared[index].is_none()) {
             let operand = &self.operands.0[index];
@@ -334,7 +423,7 @@ impl Rows<'_> {
             loaded[index] =
                 Some(self.writer.plain(&format!("memref.load {}[{at}] : {ty}", self.names.0[index])));
         }
-        let mut results = known.to_vec();
+        let mut results = if self.place == Where::Tile { self.loaded(known) } else { known.to_vec() };
         if let Some(step) = self.kept.filter(|&step| steps[step]) {
             let operand = &self.operands.1[0];
             let load = format!("memref.load {}[{}] : {}", self.names.1[0], place(operand), operand.ty(cpu));

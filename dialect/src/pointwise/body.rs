@@ -123,6 +123,15 @@ impl Elementwise {
         self.reduction.map(|reduction| reduction.dims).or(self.row).unwrap_or(0)
     }
 
+    /// How many numbers its longest sum has; 0 where nothing is reduced.
+    pub fn terms(&self) -> u64 {
+        match self.inner() {
+            _ if self.reduction.is_some_and(|reduction| reduction.maximum) => 0,
+            0 => 0,
+            inner => self.shape[self.shape.len() - inner..].iter().product::<i64>().unsigned_abs(),
+        }
+    }
+
     /// Per step, whether its value is that of a whole row.
     pub fn of_rows(&self) -> Vec<bool> {
         let mut of_rows: Vec<bool> = Vec::new();
@@ -152,8 +161,8 @@ pub(super) struct Reader<'c> {
     read_in: Vec<Vec<i64>>,
     pub(super) steps: Vec<Step>,
     pub(super) step_in: Vec<Vec<i64>>,
-    /// The shape of what is taken row by row, and how many of its last dimensions are a row.
-    pub(super) row: Option<(Vec<i64>, usize)>,
+    /// The shape of what is taken row by row, and which of its dimensions are a row.
+    pub(super) row: Option<(Vec<i64>, Vec<usize>)>,
     /// What is summed, in which shape.
     sum: Option<(Source, Vec<i64>, Sum<'c>)>,
 }
@@ -182,6 +191,9 @@ impl<'c> Reader<'c> {
         }
         let pointwise =
             Pointwise::of(call).ok_or_else(|| format!("'{operator}' is not pointwise on these types"))?;
+        if self.rounds_sum(call, &pointwise) {
+            return Ok(());
+        }
         let result = call.op().result(0).and_then(|value| Tensor::of(value.ty())).ok_or("no tensor")?;
         let mut args = Vec::new();
         for operand in &pointwise.operands {
@@ -215,6 +227,22 @@ impl<'c> Reader<'c> {
             self.meanings.extend(call.op().results().into_iter().map(|value| (value, meaning.clone())));
         }
         Ok(())
+    }
+
+    /// Whether a call only rounds the sum; then its result is the sum.
+    fn rounds_sum(&mut self, call: AtenOp<'c>, pointwise: &Pointwise<'c>) -> bool {
+        let (Formula::Copy, false, [Operand::Value(value)], Some((.., sum))) =
+            (pointwise.formula, pointwise.in_place, &*pointwise.operands, &mut self.sum)
+        else {
+            return false;
+        };
+        let is_sum = matches!(self.meanings.get(&storage(*value)), Some(Meaning::Sum));
+        if !is_sum || !sum.reduction.rounds_to(pointwise.element) {
+            return false;
+        }
+        sum.reduction.result = pointwise.element;
+        self.meanings.extend(call.op().results().into_iter().map(|value| (value, Meaning::Sum)));
+        true
     }
 
     fn view(&mut self, call: AtenOp<'c>) -> Result<(), String> {
@@ -321,17 +349,18 @@ impl<'c> Reader<'c> {
                 rows.iter_mut().for_each(|row| **row = vec![1, 1]);
                 (vec![0, 1], Some(1))
             }
-            // Rows stay the innermost dimension, wherever their elements lie.
-            Some((_, inner)) => {
-                let outer = shape.len() - inner;
-                let mut tails: Vec<Vec<i64>> = rows.iter_mut().map(|row| row.split_off(outer)).collect();
+            // Rows become the innermost dimension, wherever their elements lie.
+            Some((_, axes)) => {
+                let kept: Vec<usize> = (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
+                let mut tails: Vec<Vec<i64>> = rows.iter().map(|row| of(&axes, row)).collect();
+                rows.iter_mut().for_each(|row| **row = of(&kept, row));
                 // The writes come first. One number per row does not move along it.
                 tails.iter_mut().zip(&of_row).filter(|(_, one)| **one).for_each(|(tail, _)| tail.fill(0));
-                let length = layout::simplify(&shape[outer..], &mut tails.iter_mut().collect::<Vec<_>>());
+                let length = layout::simplify(&of(&axes, &shape), &mut tails.iter_mut().collect::<Vec<_>>());
                 if length.len() != 1 {
                     return Err("the dimensions of its rows are not one in memory".into());
                 }
-                let mut shape = layout::simplify(&shape[..outer], &mut rows);
+                let mut shape = layout::simplify(&of(&kept, &shape), &mut rows);
                 shape.extend(length);
                 rows.iter_mut().zip(tails).for_each(|(row, tail)| row.extend(tail));
                 (shape, Some(1))
@@ -367,7 +396,10 @@ impl<'c> Reader<'c> {
             return Err("it yields something else than its sum".into());
         }
         let tensor = Tensor::of(value.ty()).ok_or("it yields no tensor")?;
-        let element = reduction.element;
+        let element = reduction.result;
+        if Element::of(tensor.element) != Some(element) {
+            return Err("it yields its sum before it is rounded".into());
+        }
         if tensor.storage != tensor.elements() * element.bytes() {
             return Err("it yields a tensor with gaps".into());
         }
@@ -375,7 +407,6 @@ impl<'c> Reader<'c> {
             return Err("its steps have different shapes".into());
         }
         let kept: Vec<usize> = (0..space.len()).filter(|axis| !axes.contains(axis)).collect();
-        let of = |axes: &[usize], all: &[i64]| axes.iter().map(|&axis| all[axis]).collect::<Vec<i64>>();
         if of(&axes, space).contains(&0) {
             // The sum of nothing: nothing is read.
             self.reads.clear();
@@ -401,4 +432,9 @@ impl<'c> Reader<'c> {
         let writes = vec![Write { source, strides, element }];
         Ok(Elementwise { shape, reads: self.reads, steps: self.steps, writes, reduction, row: None })
     }
+}
+
+/// These dimensions of all.
+fn of(axes: &[usize], all: &[i64]) -> Vec<i64> {
+    axes.iter().map(|&axis| all[axis]).collect()
 }

@@ -20,9 +20,10 @@
 //! | `sigmoid_backward` | (g · (1 - y)) · y (f32, f64) | equal |
 //! | `sqrt` | rounded correctly; MKL's, in libtorch, is not (f32, f64) | 1 ulp |
 //! | `exp`, `tanh`, `sigmoid` | in f32 polynomials, 1, 2 and 3 ulp from the exact value; in f64 libm's or libdevice's | 4 ulp |
-//! | `_softmax`, `_log_softmax` and their `_backward_data`, of the last dimension | as one loop after the other over a row | see `rows.rs` |
-//! | `native_layer_norm`, and its gradient by the input, in f32 and f64 | as above | see `norm.rs` |
+//! | `_softmax`, `_log_softmax` and their `_backward_data`, of one dimension | as one loop after the other over a row | see `rows.rs` |
+//! | `native_layer_norm`, and its gradient by the input | as above | see `norm.rs` |
 //! | `sum`, `mean`, as the last call | in any order, in f32 or f64 (`sum.rs`) | 2 n u / (1 - n u) · Σ\|x\| |
+//! | `amax`, `max`, as the last call | | equal, but for the sign of a zero |
 //!
 //! *Equal* is bit for bit, except in a NaN: its sign and payload are not specified, as in ATen, where they depend on whether an
 //! element falls into the vectorized part of a loop. The others are only for those who ask (`exact=false`).

@@ -3,7 +3,7 @@
 //! The forward call has three results: the output, and per row the mean and the reciprocal standard deviation.
 //!
 //! # Numerics
-//! f32 (f64 for f64), one rounding for each step. With u = 2^-24 (2^-53), n elements x in a row, m their mean, r = 1/sqrt(v + eps) for their
+//! f32 (f64 for f64), one rounding for each step, and one more for each result in f16 or bf16. With u = 2^-24 (2^-53), n elements x in a row, m their mean, r = 1/sqrt(v + eps) for their
 //! variance v, A = Σ|x|/n, R² = Σx²/n, z = (x - m) r, h = g · weight:
 //!
 //! | result | steps | from the exact value, at most |
@@ -23,8 +23,10 @@
 //! The two differ by the sum of both bounds, as long as no square overflows. A row with a NaN or an infinity has a mean that is not finite
 //! (perhaps an infinity here where it is a NaN there); all else of it is NaN.
 //!
-//! Not here: f16 and bf16, whose means ATen keeps in one type or another; the gradients of weight and bias, which are sums over the
-//! other dimensions than the row's; rows without elements.
+//! In f16 and bf16 ATen does the same in f32 and rounds each result once, mean and rstd to the type of the weight, which is that of the
+//! input or f32 (which of them a call has, its types say); its gradient starts from what was rounded, and so does ours.
+//!
+//! Not here: the gradients of weight and bias, which are sums over the other dimensions than the row's; rows without elements.
 
 use super::body::{Meaning, Reader, Source};
 use super::{Element, Formula};
@@ -64,15 +66,16 @@ impl<'c> Reader<'c> {
             _ => return Ok(false),
         };
         let count: i64 = shape[shape.len() - inner..].iter().product();
-        // An optional argument that is given is a tensor, and all are of one type.
+        // An optional argument that is given is a tensor. All are of one type; of f16 and bf16 some may be f32.
         let tensors: &[usize] = if backward { &[0, 1, 3, 4, 5] } else { &[0, 2, 3] };
-        let mut elements = tensors.iter().filter_map(|&index| tensor(index)).map(|value| {
-            Tensor::of(value.ty())
-                .and_then(|tensor| Element::of(tensor.element))
-                .filter(|one| matches!(one, Element::F32 | Element::F64))
-        });
-        let Some(element) = elements.next().flatten() else { return Ok(false) };
-        if count == 0 || elements.any(|one| one != Some(element)) {
+        let Some(element) = tensor(x).and_then(element_of).filter(|one| one.is_float()) else {
+            return Ok(false);
+        };
+        let wide = if element.is_reduced() { Element::F32 } else { element };
+        let fits = |value| element_of(value).is_some_and(|one| one == element || one == wide);
+        let results = call.op().results().into_iter().take(if backward { 1 } else { 3 });
+        let mut given = tensors.iter().filter_map(|&index| tensor(index)).chain(results);
+        if count == 0 || !given.all(fits) {
             return Ok(false);
         }
         let only_input = match args.get(7) {
@@ -82,10 +85,11 @@ impl<'c> Reader<'c> {
         if backward && !only_input {
             return Err(format!("'{operator}' has gradients of weight or bias"));
         }
-        if self.row.replace((shape.clone(), inner)).is_some() {
+        let axes = (shape.len() - inner..shape.len()).collect();
+        if self.row.replace((shape.clone(), axes)).is_some() {
             return Err(format!("'{operator}' is a second call on rows"));
         }
-        let space = Space { shape, element, count: count as f64 };
+        let space = Space { shape, element: wide, count: count as f64 };
         if backward {
             let all = (tensor(0), tensor(1), tensor(3), tensor(4));
             let (Some(gradient), Some(x), Some(mean), Some(rstd)) = all else { return Ok(false) };
@@ -168,21 +172,31 @@ impl<'c> Reader<'c> {
     fn operand(&mut self, value: Value<'c>, space: &Space, operator: &str) -> Result<Source, String> {
         let source = self.source(value, &space.shape, operator)?;
         // What is reduced is a step.
-        Ok(self.norm_step(space, Formula::Copy, &[source]))
+        let element = element_of(value).unwrap_or(space.element);
+        Ok(self.push(Formula::Copy, vec![source], element, space.element, &space.shape))
     }
 
     fn norm_step(&mut self, space: &Space, formula: Formula, args: &[Source]) -> Source {
         self.push(formula, args.to_vec(), space.element, space.element, &space.shape)
     }
 
-    /// Says what the call's results are: `true` for one number per row.
+    /// Says what the call's results are, rounded to their types: `true` for one number per row.
     fn results(&mut self, call: AtenOp<'c>, space: &Space, sources: &[(Source, bool)]) {
-        for (value, &(source, of_row)) in call.op().results().into_iter().zip(sources) {
+        for (value, &(mut source, of_row)) in call.op().results().into_iter().zip(sources) {
+            let element = element_of(value).unwrap_or(space.element);
+            if element != space.element {
+                source = self.push(Formula::Copy, vec![source], space.element, element, &space.shape);
+            }
             let Source::Step(step) = source else { unreachable!("a step was pushed") };
             let meaning = if of_row { Meaning::Row(step) } else { Meaning::Step(step, space.shape.clone()) };
             self.meanings.insert(value, meaning);
         }
     }
+}
+
+/// The element type of a tensor.
+fn element_of(value: Value<'_>) -> Option<Element> {
+    Tensor::of(value.ty()).and_then(|tensor| Element::of(tensor.element))
 }
 
 /// In what the steps of a norm are made.

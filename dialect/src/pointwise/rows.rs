@@ -1,4 +1,4 @@
-//! Calls that work on whole rows, the last dimension of a tensor, as steps with sums and maxima of a row between them: softmax,
+//! Calls that work on whole rows, one dimension of a tensor, as steps with sums and maxima of a row between them: softmax,
 //! log-softmax, and what autograd makes of both.
 //!
 //! A step that reduces ([`Formula::RowSum`], [`Formula::RowMax`]) has one value for each row; so has every step that reads nothing
@@ -17,8 +17,10 @@
 //!
 //! (Sums as in `sum.rs`; the rest counts one rounding for each step.) ATen's own results are within the same bounds, with 16 u more where it
 //! takes its quicker exponential, so the two differ by the sum of both. A maximum is exact and passes over a NaN, which makes the row NaN through the sum.
+//! Of `_log_softmax` in f16 and bf16, with v = 2^-11 and 2^-8, ATen's own result over the last dimension may be v (1 + L) further away,
+//! L = log Σ exp(x - m): it rounds the sum and its logarithm to that type, too. (A sum beyond f16 is an infinity there.)
 //!
-//! Not here: `_log_softmax` of f16 and bf16, where ATen rounds in between; other dimensions than the last one, results in another element type than the operand's.
+//! Not here: results in another element type than the operand's.
 
 use super::body::{Meaning, Reader, Source, Step};
 use super::{Element, Formula};
@@ -42,20 +44,23 @@ impl<'c> Reader<'c> {
         };
         let result = call.op().result(0).and_then(|value| Tensor::of(value.ty())).ok_or("no tensor")?;
         let element = Element::of(result.element).filter(|element| element.is_float());
-        let element = element.filter(|element| !(element.is_reduced() && log && !backward));
         let operands = if backward { 2 } else { 1 };
         let same = (0..operands).all(|index| {
             let operand = call.op().operand(index).and_then(|value| Tensor::of(value.ty()));
             operand.is_some_and(|operand| Element::of(operand.element) == element)
         });
-        let last = match call.args().get(operands) {
-            Some(Arg::Int(dim)) => *dim == -1 || *dim == result.shape.len() as i64 - 1,
-            _ => false,
+        let rank = result.shape.len() as i64;
+        let dim = match call.args().get(operands) {
+            Some(Arg::Int(dim)) => usize::try_from(if *dim < 0 { dim + rank } else { *dim }).ok(),
+            _ => None,
         };
-        let (Some(element), true, true, false) = (element, same, last, result.shape.is_empty()) else {
+        let (Some(element), true, Some(dim)) = (element, same, dim.filter(|&dim| dim < result.shape.len()))
+        else {
             return Ok(false);
         };
-        if call.op().operands().len() != operands || self.row.replace((result.shape.clone(), 1)).is_some() {
+        if call.op().operands().len() != operands
+            || self.row.replace((result.shape.clone(), vec![dim])).is_some()
+        {
             return Err(format!("'{operator}' is a second call on rows"));
         }
         let wide = if element.is_reduced() { Element::F32 } else { element };

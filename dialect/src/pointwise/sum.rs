@@ -1,5 +1,5 @@
-//! Sums and means over some dimensions, as the last call of a pointwise body: the trailing ones, as in a norm, the leading ones, as in the
-//! gradient of a bias, or any others.
+//! Sums, means and maxima over some dimensions, as the last call of a pointwise body: the trailing ones, as in a norm, the leading ones, as
+//! in the gradient of a bias, or any others. A sum in f32 may be rounded to f16 or bf16 behind it.
 //!
 //! # Numerics
 //! A kernel adds in f32 (f64 for f64), in an order that is fixed for one kernel and not specified, and rounds once at the end;
@@ -9,7 +9,9 @@
 //! Numerical Algorithms*, 2nd edition, equation 4.4, with n for n - 1). They differ by twice that at most, and by the last
 //! rounding: half a unit in the last place each. A mean divides by n, which adds a rounding. A NaN stays one; so do infinities.
 //!
-//! Not here: integers, means in f16 and bf16, anything behind the sum.
+//! A maximum (`amax`, `max`) is that of ATen, a NaN if there is one; where a zero is the largest, its sign is not specified, as in ATen.
+//!
+//! Not here: integers, means in f16 and bf16, anything else behind the sum; positions of maxima.
 
 use super::Element;
 use crate::attrs::Arg;
@@ -24,14 +26,23 @@ pub struct Reduction {
     pub dims: usize,
     /// The sum is divided by this.
     pub divisor: Option<f64>,
-    /// Element type of what is summed, and of the result.
+    /// Element type of what is summed.
     pub element: Element,
+    /// Element type of the result.
+    pub result: Element,
+    /// The largest number counts instead of the sum.
+    pub maximum: bool,
 }
 
 impl Reduction {
     /// In what the sum is made.
     pub fn accumulator(&self) -> Element {
         if self.element.is_reduced() { Element::F32 } else { self.element }
+    }
+
+    /// Whether the result may be rounded to this type in one step: only what was not rounded before.
+    pub(super) fn rounds_to(&self, element: Element) -> bool {
+        self.element == Element::F32 && self.result == Element::F32 && element.is_reduced() && !self.maximum
     }
 }
 
@@ -44,12 +55,13 @@ pub(super) struct Sum<'c> {
     pub reduction: Reduction,
 }
 
-/// `sum` or `mean`; `None` when it is not one of a floating point tensor, in its own element type.
+/// `sum`, `mean`, `amax` or `max`; `None` when it is not one of a floating point tensor, in its own element type.
 pub(super) fn of(call: AtenOp<'_>) -> Option<Sum<'_>> {
     let (space, name, overload) = call.operator_parts()?;
-    let mean = match (space, name, overload) {
-        ("aten", "sum", "dim_IntList" | "default") => false,
-        ("aten", "mean", "dim" | "default") => true,
+    let (mean, maximum) = match (space, name, overload) {
+        ("aten", "sum", "dim_IntList" | "default") => (false, false),
+        ("aten", "mean", "dim" | "default") => (true, false),
+        ("aten", "amax" | "max", "default") => (false, true),
         _ => return None,
     };
     let operand = call.op().operand(0)?;
@@ -62,7 +74,9 @@ pub(super) fn of(call: AtenOp<'_>) -> Option<Sum<'_>> {
     let rank = tensor.shape.len();
     let args = call.args();
     let listed = match args.get(1) {
-        Some(Arg::List(list)) if overload != "default" && !list.is_empty() => list.as_slice(),
+        Some(Arg::List(list)) if (overload != "default" || name == "amax") && !list.is_empty() => {
+            list.as_slice()
+        }
         // Without dimensions, over all of them.
         Some(Arg::List(_) | Arg::None) | None => &[],
         // The element type of `default`, which is the operand's.
@@ -83,6 +97,10 @@ pub(super) fn of(call: AtenOp<'_>) -> Option<Sum<'_>> {
         return None;
     }
     let count: i64 = axes.iter().map(|&axis| tensor.shape[axis]).product();
-    let reduction = Reduction { dims: axes.len(), divisor: mean.then_some(count as f64), element };
+    if maximum && count == 0 {
+        return None;
+    }
+    let divisor = mean.then_some(count as f64);
+    let reduction = Reduction { dims: axes.len(), divisor, element, result: element, maximum };
     Some(Sum { operand, axes, reduction })
 }

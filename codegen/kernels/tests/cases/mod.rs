@@ -43,7 +43,7 @@ const OPERATORS: [(&str, &str, &str, &str, &str); 32] = [
     ("tanh.default", "x", "", WIDE, "x"),
     ("sigmoid.default", "x", "", WIDE, "x"),
 ];
-/// Calls on the last dimension, with their tensor operands.
+/// Calls on one dimension, with their tensor operands.
 const ROWS: [(&str, usize); 4] =
     [("_softmax", 1), ("_log_softmax", 1), ("_softmax_backward_data", 2), ("_log_softmax_backward_data", 2)];
 const ALL: &str = "f32 f64 bf16 f16";
@@ -182,13 +182,14 @@ impl Case {
         case
     }
 
-    /// The same with a sum or a mean over some dimensions behind it; without calls, over an input in some order of dimensions.
+    /// The same with a sum, a mean or a maximum over some dimensions behind it; without calls, over an input in some order of
+    /// dimensions.
     fn summed(
         rng: &mut ChaCha8Rng,
         element: &'static str,
         shape: &[i64],
         operators: &[usize],
-        mean: bool,
+        name: &str,
     ) -> Self {
         let mut case = Self::new(rng, element, shape, operators);
         if operators.is_empty() {
@@ -215,16 +216,33 @@ impl Case {
         let keep = rng.random_bool(0.5);
         let size = |dim: usize| if summed.contains(&dim) { 1 } else { shape[dim] };
         let left: Vec<i64> = (0..rank).filter(|dim| keep || !summed.contains(dim)).map(size).collect();
-        let (name, number) = (if mean { "mean.dim" } else { "sum.dim_IntList" }, operators.len());
+        let (number, tail) = (operators.len(), if name == "amax.default" { "" } else { ", none" });
         case.result = Tensor::dense(element, &left);
         let _ = writeln!(
             case.body,
-            "%r{number} = rk.aten \"aten.{name}\"({operand}, {dims:?}, {keep}, none) : ({ty}) -> {}",
+            "%r{number} = rk.aten \"aten.{name}\"({operand}, {dims:?}, {keep}{tail}) : ({ty}) -> {}",
             case.result.ty()
         );
         case.calls
             .push(json!({"operator": name, "values": [value], "numbers": [], "dims": dims, "keep": keep}));
         case
+    }
+
+    /// The same with a rounding behind it.
+    fn rounded(mut self, element: &'static str) -> Self {
+        let (last, ty) = (self.calls.len() - 1, self.result.ty());
+        self.result = Tensor::dense(element, &self.result.shape);
+        let _ = writeln!(
+            self.body,
+            "%r{} = rk.aten \"aten._to_copy.default\"(%r{last}, {}) : ({ty}) -> {}",
+            last + 1,
+            code(element),
+            self.result.ty()
+        );
+        let call =
+            json!({"operator": "_to_copy.default", "values": [{"r": last}], "numbers": [], "to": element});
+        self.calls.push(call);
+        self
     }
 
     /// The same with a call on rows behind it; its backward forms read a second tensor.
@@ -253,14 +271,14 @@ impl Case {
             values.push(json!({"x": case.inputs.len()}));
             case.inputs.push(tensor);
         }
-        let dim = if rng.random_bool(0.5) { -1 } else { shape.len() as i64 - 1 };
+        let dim = if rng.random_bool(0.5) { -1 } else { rng.random_range(0..shape.len() as i64) };
         case.result = Tensor::dense(element, shape);
         let _ = writeln!(
             case.body,
             "%r{} = rk.aten \"aten.{name}.default\"({}, {dim}, {}) : ({}) -> {}",
             operators.len(),
             names.join(", "),
-            if operands == 1 { "false" } else { "6" },
+            if operands == 1 { "false" } else { code(element) },
             types.join(", "),
             case.result.ty()
         );
@@ -283,7 +301,13 @@ impl Case {
         // Rows of several dimensions that are not one in memory are no kernel, and operands of a chain may be so.
         let inner = if operators.is_empty() { rng.random_range(1..=shape.len()) } else { 1 };
         let (outer, row) = shape.split_at(shape.len() - inner);
-        let per_row = Tensor::dense(element, &[outer, &vec![1; inner]].concat());
+        let weight = rng.random_bool(0.7);
+        // Only the forward form reads a bias.
+        let bias = !backward && rng.random_bool(0.7);
+        // What is f16 or bf16 may have weights in f32, and then its means are f32, too.
+        let mixed = !WIDE.contains(element) && (weight || bias) && rng.random_bool(0.5);
+        let given_in = if mixed { "f32" } else { element };
+        let per_row = Tensor::dense(given_in, &[outer, &vec![1; inner]].concat());
         let mut whole = || {
             let mut tensor = Tensor::dense(element, shape);
             if inner == 1 && rng.random_bool(0.3) {
@@ -298,14 +322,11 @@ impl Case {
         }
         if backward {
             let (shape, strides) = (&per_row.shape, &per_row.strides);
-            let one = || Tensor { element, shape: shape.clone(), strides: strides.clone() };
+            let one = || Tensor { element: given_in, shape: shape.clone(), strides: strides.clone() };
             inputs.extend([whole(), one(), one()]);
         }
-        let weight = rng.random_bool(0.7);
-        // Only the forward form reads a bias.
-        let bias = !backward && rng.random_bool(0.7);
         for _ in 0..usize::from(weight) + usize::from(bias) {
-            inputs.push(Tensor::dense(element, row));
+            inputs.push(Tensor::dense(given_in, row));
         }
         let mut given = vec![];
         if calls > 0 {
@@ -328,7 +349,7 @@ impl Case {
             );
             ("native_layer_norm_backward", args)
         } else {
-            case.more.extend([0, 1].map(|_| Tensor::dense(element, &per_row.shape)));
+            case.more.extend([0, 1].map(|_| Tensor::dense(given_in, &per_row.shape)));
             (
                 "native_layer_norm",
                 format!("{}, {row:?}, {}, {}, 1.0e-5", next(true), next(weight), next(bias)),
@@ -370,6 +391,16 @@ impl Case {
             names.join(", "),
             types.join(", ")
         )
+    }
+}
+
+/// An element type as ATen numbers it.
+fn code(element: &str) -> &'static str {
+    match element {
+        "f16" => "5",
+        "bf16" => "15",
+        "f64" => "7",
+        _ => "6",
     }
 }
 
@@ -415,18 +446,25 @@ pub fn cases() -> Vec<Case> {
             for length in [0, 0, 1, 1, 2] {
                 let chain: Vec<usize> =
                     (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();
-                let mean = WIDE.contains(element) && rng.random_bool(0.3);
-                cases.push(Case::summed(&mut rng, element, shape, &chain, mean));
+                let name = match rng.random_range(0..4) {
+                    0 if WIDE.contains(element) => "mean.dim",
+                    1 if !shape.contains(&0) => "amax.default",
+                    _ => "sum.dim_IntList",
+                };
+                let mut case = Case::summed(&mut rng, element, shape, &chain, name);
+                if element == "f32" && name != "amax.default" && rng.random_bool(0.3) {
+                    case = case.rounded(if rng.random_bool(0.5) { "f16" } else { "bf16" });
+                }
+                cases.push(case);
             }
-            for call in ROWS.into_iter().filter(|(name, _)| *name != "_log_softmax" || WIDE.contains(element))
-            {
+            for call in ROWS {
                 let chain: Vec<usize> = (0..rng.random_range(0..=2))
                     .map(|_| *links(element).choose(&mut rng).expect("not empty"))
                     .collect();
                 cases.push(Case::rows(&mut rng, element, shape, &chain, call));
             }
             // A norm of empty rows is no kernel.
-            let normed = WIDE.contains(element) && shape.iter().skip(1).all(|&size| size > 0);
+            let normed = shape.iter().skip(1).all(|&size| size > 0);
             for length in [0, 0, 1].into_iter().filter(|_| normed) {
                 let chain: Vec<usize> =
                     (0..length).map(|_| *links(element).choose(&mut rng).expect("not empty")).collect();

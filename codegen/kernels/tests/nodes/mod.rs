@@ -131,6 +131,8 @@ pub fn sums() -> Vec<Elementwise> {
         ("bf16", "sum.dim_IntList\"(%p, [-2, -1], false, none)"),
         ("f16", "sum.dim_IntList\"(%p, [1, 2], false, none)"),
         ("f32", "mean.dim\"(%p, [1, 2], false, none)"),
+        ("f32", "amax.default\"(%p, [1, 2], false)"),
+        ("bf16", "amax.default\"(%p, [-1, 1], false)"),
     ]
     .into_iter()
     .enumerate()
@@ -143,6 +145,12 @@ pub fn sums() -> Vec<Elementwise> {
                %s = rk.aten \"aten.{call} : ({wide}) -> tensor<6x{ty}> rk.yield %s : tensor<6x{ty}> }}\n"
         ));
     }
+    text.push_str(
+        r#"rk.node @rounded { ^bb0(%x: tensor<6x5x70xf32>, %y: tensor<6x5x70xf32>):
+             %p = rk.aten "aten.mul.Tensor"(%x, %y) : (tensor<6x5x70xf32>, tensor<6x5x70xf32>) -> tensor<6x5x70xf32>
+             %s = rk.aten "aten.sum.dim_IntList"(%p, [1, 2], false, none) : (tensor<6x5x70xf32>) -> tensor<6xf32>
+             %r = rk.aten "aten._to_copy.default"(%s, 5) : (tensor<6xf32>) -> tensor<6xf16> rk.yield %r : tensor<6xf16> }"#,
+    );
     bodies(&text)
 }
 
@@ -154,6 +162,9 @@ pub fn rows() -> Vec<Elementwise> {
         ("f32", "_log_softmax.default\"(%p, 2, false)", 1),
         ("f16", "_softmax_backward_data.default\"(%p, %y, -1, 5)", 2),
         ("bf16", "_log_softmax_backward_data.default\"(%p, %y, -1, 15)", 2),
+        ("bf16", "_log_softmax.default\"(%p, -1, false)", 1),
+        ("f16", "_softmax.default\"(%p, 1, false)", 1),
+        ("f32", "_softmax_backward_data.default\"(%p, %y, 0, 6)", 2),
     ]
     .into_iter()
     .enumerate()
@@ -171,16 +182,20 @@ pub fn rows() -> Vec<Elementwise> {
 
 /// A layer norm behind a sum, and its gradient by the input.
 pub fn norms() -> Vec<Elementwise> {
-    let (t, row, w) = ("tensor<30x70xf32>", "tensor<30x1xf32>", "tensor<70xf32>");
-    let text = format!(
-        "rk.node @forward {{ ^bb0(%x: {t}, %y: {t}, %w: {w}, %b: {w}):
+    let mut text = String::new();
+    for (number, (of, given)) in [("f32", "f32"), ("bf16", "f32"), ("f16", "f16")].into_iter().enumerate() {
+        let (t, row, w) =
+            (format!("tensor<30x70x{of}>"), format!("tensor<30x1x{given}>"), format!("tensor<70x{given}>"));
+        text.push_str(&format!(
+        "rk.node @forward{number} {{ ^bb0(%x: {t}, %y: {t}, %w: {w}, %b: {w}):
            %s = rk.aten \"aten.add.Tensor\"(%x, %y, 1) : ({t}, {t}) -> {t}
            %n:3 = rk.aten \"aten.native_layer_norm.default\"(%s, [70], %w, %b, 1.0e-5) : ({t}, {w}, {w}) -> ({t}, {row}, {row})
            rk.yield %n#0, %n#1, %n#2 : {t}, {row}, {row} }}
-         rk.node @backward {{ ^bb0(%g: {t}, %x: {t}, %m: {row}, %r: {row}, %w: {w}):
+         rk.node @backward{number} {{ ^bb0(%g: {t}, %x: {t}, %m: {row}, %r: {row}, %w: {w}):
            %n:3 = rk.aten \"aten.native_layer_norm_backward.default\"(%g, %x, [70], %m, %r, %w, none, [true, false, false])
              : ({t}, {t}, {row}, {row}, {w}) -> ({t}, {w}, {w})
-           rk.yield %n#0 : {t} }}"
-    );
+           rk.yield %n#0 : {t} }}\n"
+        ));
+    }
     bodies(&text)
 }
