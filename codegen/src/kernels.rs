@@ -15,7 +15,7 @@ use rk_kernels::cpu::{self, Request};
 use rk_kernels::cuda::{self, Chip};
 use rk_kernels::{Buffer, KernelError, Signature};
 use rk_step::Step;
-use rk_step::kernel::{self, Geometry, Kernel, Launch, Library};
+use rk_step::kernel::{self, Geometry, Kernel, Launch, Library, Nearness};
 
 use crate::body;
 
@@ -69,6 +69,8 @@ pub fn add<'c>(step: &mut Step, module: Op<'c>) -> Result<(), Diagnostic<'c>> {
             outputs: tensors(node.outputs())?,
             rows: signature.rows.unsigned_abs(),
             row_elements: signature.row_elements.unsigned_abs(),
+            nearness: (!elementwise.is_exact())
+                .then(|| Nearness { ulps: elementwise.ulps(), terms: elementwise.terms() }),
         });
     }
     if !marked.is_empty() {

@@ -2,7 +2,7 @@
 // RUN: rk-opt %s --rk-fuse=exact=false --rematerialize=budget=100%% --rk-lower -o %t.mlir
 // RUN: rk-translate %t.mlir --to step -o %t.rkx
 // RUN: FileCheck %s --check-prefix=STEP < %t.rkx
-// RUN: rk-run %t.rkx --steps 2 --repeat 0 --json | FileCheck %s
+// RUN: rk-run %t.rkx --check --steps 2 --repeat 0 --json | FileCheck %s
 // RUN: rk-opt %s --rk-fuse | FileCheck %s --check-prefix=EXACT
 
 // A sum and the layer norm that reads it run as one kernel with three results, and the sum is never stored. How near
@@ -32,5 +32,5 @@ func.func @step(%x: tensor<64x33x2xf32> {rk.role = "input", rk.name = "x"},
 // EXACT: rk.node @norm
 // STEP-NOT: "name":"sum"
 // STEP: {"name":"norm"{{.*}}"kernel":{"aside":{"symbol":"rk_kernel_0"
-// The outputs alone: 64 x 33 x 2 and twice 64 x 33 numbers of 4 bytes.
-// CHECK: "measured_peak_bytes":33792,{{.*}}"outside_allocations":0,
+// The outputs alone: 64 x 33 x 2 and twice 64 x 33 numbers of 4 bytes. Bits are those of the same kernel.
+// CHECK: "measured_peak_bytes":33792,{{.*}}"outside_allocations":0,{{.*}}"bit_equal":true,{{.*}}"stated_terms":2,

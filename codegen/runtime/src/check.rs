@@ -4,6 +4,10 @@
 //! from step to step, as training does; a check of one step cannot see a drift of random state or statistics.
 //! After every step all results, all arguments and the generator state are compared, after every update all
 //! arguments again. The comparison stops at the first step that differs, and names the first tensor that does.
+//!
+//! A step whose kernels are not its calls bit for bit has two questions to answer. Whether the rewrite kept the bits is asked of the
+//! same nodes and kernels in their original order. How far the kernels are from ATen is a distance, not a verdict: what
+//! is near in every kernel may be amplified by what comes after it.
 
 use rk_step::{OutputRole, Role, Step};
 use rk_torch::Device;
@@ -22,12 +26,23 @@ pub struct Verdict {
     pub tensors: usize,
     /// The first difference.
     pub difference: Option<Difference>,
+    /// The largest distance, in units in the last place, from those whose bits need not be equal.
+    pub distance: Option<Difference>,
+}
+
+/// Whom the step is compared with.
+pub struct Other<'a> {
+    /// It runs beside the step.
+    pub stepper: &'a mut dyn Stepper,
+    /// Whether its bits must be the step's.
+    pub equal: bool,
 }
 
 /// One stepper with the generator that belongs to it.
 struct Lane<'a> {
     stepper: &'a mut dyn Stepper,
     generator: Tensor,
+    equal: bool,
 }
 
 impl Lane<'_> {
@@ -76,15 +91,18 @@ pub fn train(ours: &mut dyn Stepper, training: Training) -> Result<(), RuntimeEr
 pub fn side_by_side(
     step: &Step,
     ours: &mut dyn Stepper,
-    others: &mut [&mut dyn Stepper],
+    others: Vec<Other<'_>>,
     training: Training,
     device: Device,
 ) -> Result<Verdict, RuntimeError> {
     let Training { steps, lr, runs } = training;
     let start = device.generator_state()?;
-    let mut ours = Lane { stepper: ours, generator: start.copy() };
-    let mut others: Vec<Lane> =
-        others.iter_mut().map(|other| Lane { stepper: &mut **other, generator: start.copy() }).collect();
+    let mut ours = Lane { stepper: ours, generator: start.copy(), equal: true };
+    let lane = |other| {
+        let Other { stepper, equal } = other;
+        Lane { stepper, generator: start.copy(), equal }
+    };
+    let mut others: Vec<Lane> = others.into_iter().map(lane).collect();
     let mut verdict = Verdict::default();
     for k in 1..=steps {
         ours.run(device, runs)?;
@@ -92,7 +110,7 @@ pub fn side_by_side(
             other.run(device, runs)?;
         }
         for other in &others {
-            let mut compared = Compared { step: k, against: other.stepper.title(), verdict: &mut verdict };
+            let mut compared = Compared::with(other, k, &mut verdict);
             compared.results(ours.stepper.results()?, other.stepper.results()?)?;
             compared.arguments(step, &ours, other, "after the step")?;
             compared.pair("the random generator", Some(&ours.generator), Some(&other.generator))?;
@@ -100,7 +118,7 @@ pub fn side_by_side(
         ours.stepper.update(lr)?;
         for other in &mut others {
             other.stepper.update(lr)?;
-            let mut compared = Compared { step: k, against: other.stepper.title(), verdict: &mut verdict };
+            let mut compared = Compared::with(other, k, &mut verdict);
             compared.arguments(step, &ours, other, "after the update")?;
         }
         verdict.steps = k;
@@ -115,14 +133,28 @@ pub fn side_by_side(
 struct Compared<'a> {
     step: usize,
     against: &'static str,
+    equal: bool,
     verdict: &'a mut Verdict,
 }
 
-impl Compared<'_> {
-    /// Keeps the first difference, with the largest `max_abs` of all in the same step.
+impl<'a> Compared<'a> {
+    fn with(other: &Lane<'_>, step: usize, verdict: &'a mut Verdict) -> Self {
+        Self { step, against: other.stepper.title(), equal: other.equal, verdict }
+    }
+
+    /// Keeps the first difference, with the largest `max_abs` of all in the same step; of distances the largest.
     fn pair(&mut self, what: &str, a: Option<&Tensor>, b: Option<&Tensor>) -> Result<(), RuntimeError> {
+        let found = compare(self.step, &format!("{what}, against {}", self.against), a, b)?;
+        if !self.equal {
+            let further =
+                |found: &Difference| self.verdict.distance.as_ref().is_none_or(|most| found.ulps > most.ulps);
+            if let Some(found) = found.filter(further) {
+                self.verdict.distance = Some(found);
+            }
+            return Ok(());
+        }
         self.verdict.tensors += 1;
-        if let Some(found) = compare(self.step, &format!("{what}, against {}", self.against), a, b)? {
+        if let Some(found) = found {
             match &mut self.verdict.difference {
                 Some(first) => first.max_abs = first.max_abs.max(found.max_abs),
                 none => *none = Some(found),

@@ -2,7 +2,8 @@
 //!
 //! Two tensors are equal when element type, shape and the bytes of all elements are: a NaN equals the same NaN, and
 //! `0.0` does not equal `-0.0`. Strides may differ, since they are not part of a value. For people, the largest
-//! absolute difference is reported too; it is infinite where a NaN meets a number.
+//! absolute difference is reported too, also in units in the last place of the largest element; it is infinite where a NaN meets
+//! a number.
 
 use tch::{Device, Kind, Tensor};
 
@@ -23,6 +24,8 @@ pub struct Difference {
     pub count: usize,
     /// Largest absolute difference of two elements.
     pub max_abs: f64,
+    /// The same in units in the last place of the tensor's largest element, as it should be.
+    pub ulps: f64,
 }
 
 impl std::fmt::Display for Difference {
@@ -69,6 +72,7 @@ pub fn compare(
         values,
         count: 0,
         max_abs: f64::INFINITY,
+        ulps: f64::INFINITY,
     };
     let describe = |t: Option<&Tensor>| match t {
         Some(t) => format!("{:?}{:?}", t.kind(), t.size()),
@@ -109,7 +113,22 @@ pub fn compare(
         (Some(p), Some(q)) => format!("{p:?} instead of {q:?}"),
         _ => String::new(),
     };
-    Ok(Some(Difference { step, what: what.into(), element: Some(i), values, count, max_abs }))
+    let ulps = max_abs / unit(b.kind(), &db);
+    Ok(Some(Difference { step, what: what.into(), element: Some(i), values, count, max_abs, ulps }))
+}
+
+/// The unit in the last place of the largest finite element; 1 for integers.
+fn unit(kind: Kind, elements: &[f64]) -> f64 {
+    let (digits, least) = match kind {
+        Kind::Half | Kind::ComplexHalf => (10, -14),
+        Kind::BFloat16 => (7, -126),
+        Kind::Float | Kind::ComplexFloat => (23, -126),
+        Kind::Double | Kind::ComplexDouble => (52, -1022),
+        _ => return 1.0,
+    };
+    let largest = elements.iter().filter(|x| x.is_finite()).fold(0f64, |most, x| most.max(x.abs()));
+    let exponent = if largest > 0.0 { largest.log2().floor() as i32 } else { least };
+    f64::from(exponent.max(least) - digits).exp2()
 }
 
 /// Elements as doubles; a complex tensor gives real and imaginary parts in turn.

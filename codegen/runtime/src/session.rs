@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use rk_step::queue::Pace;
-use rk_step::{Instr, Step, original};
+use rk_step::{Instr, Nearness, Step, original, spread};
 use rk_torch::{Device, memory};
 use tch::Tensor;
 
 use crate::archive;
-use crate::check::{Training, Verdict, side_by_side, train};
+use crate::check::{Other, Training, Verdict, side_by_side, train};
 use crate::eager::Eager;
 use crate::error::RuntimeError;
 use crate::machine::{Machine, Measured};
@@ -22,9 +22,10 @@ pub enum Check {
     /// Not at all.
     None,
     /// Against the step before the rewrite: eager PyTorch with real autograd when the step has an archive, else the
-    /// original order of the nodes.
+    /// original order of the nodes. With kernels that do not make ATen's bits, against the original order with the same
+    /// kernels; how far it is from the former is then measured.
     Before,
-    /// Against both.
+    /// Against all of them.
     All,
 }
 
@@ -89,6 +90,8 @@ pub struct Report {
     pub threads: usize,
     /// The largest reading of all steps.
     pub measured: Measured,
+    /// How near the kernels are to their calls, as stated; `None`: the same bits.
+    pub nearness: Option<Nearness>,
     /// Number of second runs in the program.
     pub reruns: usize,
     /// Median seconds of a step; `None` when nothing was timed.
@@ -156,15 +159,22 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
             None => tensors::synthesize(&step, seed, device.to_tch()),
         }
     };
-    let mut ours = Program::new(Machine::new(step.clone(), &start()?, device)?);
+    let mut ours = Program::new("itself", Machine::new(step.clone(), &start()?, device)?);
     options.pace.map_or(Ok(()), |pace| ours.machine.set_pace(pace))?;
-    let mut original = match checked {
-        true => {
-            let before = Step { program: original(&step)?, layout: None, ..step.without_kernels() };
-            Some(Program::new(Machine::new(before, &start()?, device)?))
-        }
-        false => None,
+    let before = |title, nodes: Step| -> Result<Program, RuntimeError> {
+        let program = original(&nodes)?;
+        // On a GPU generated kernels are launched at addresses, on the CPU an allocator is one thing less in common with the plan.
+        let before = match device {
+            Device::Cuda(_) if nodes.library.is_some() => spread(&nodes)?,
+            _ => Step { program, layout: None, ..nodes },
+        };
+        Ok(Program::new(title, Machine::new(before, &start()?, device)?))
     };
+    let mut original = checked.then(|| before("the original order", step.without_kernels())).transpose()?;
+    let near = step.nearness();
+    let mut same_kernels = (near.is_some() && checked)
+        .then(|| before("the original order with the same kernels", step.clone()))
+        .transpose()?;
     let beside = options.beside.as_ref().filter(|_| options.repeat > 0);
     let beside = beside.map(|step| if options.kernels { step.clone() } else { step.without_kernels() });
     let mut beside = match beside {
@@ -173,13 +183,13 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
                 Some(eager) => eager.arguments(&step)?,
                 None => tensors::synthesize(&step, seed, device.to_tch())?,
             };
-            Some(Program::new(Machine::new(step, &arguments, device)?))
+            Some(Program::new("the step beside it", Machine::new(step, &arguments, device)?))
         }
         None => None,
     };
     // What the nodes with kernels take without them.
     let mut calls = match options.times && step.library.is_some() {
-        true => Some(Program::new(Machine::new(step.without_kernels(), &start()?, device)?)),
+        true => Some(Program::new("its calls", Machine::new(step.without_kernels(), &start()?, device)?)),
         false => None,
     };
     // Only a check runs eager PyTorch; otherwise its model must not lie in memory.
@@ -190,6 +200,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         device: device.to_string(),
         threads: rk_torch::threads()?,
         measured: Measured::default(),
+        nearness: near,
         reruns: step.program.instrs.iter().filter(|i| matches!(i, Instr::Run(r) if r.again)).count(),
         step_seconds: None,
         baseline: None,
@@ -203,20 +214,25 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
     };
     {
         let training = Training { steps: options.steps, lr: options.lr, runs: options.accumulate };
-        let mut others: Vec<&mut dyn Stepper> = Vec::new();
-        if let Some(eager) = &mut eager {
-            others.push(eager);
+        let mut others: Vec<Other<'_>> = Vec::new();
+        if let Some(stepper) = &mut same_kernels {
+            others.push(Other { stepper, equal: true });
         }
-        if let Some(original) = original.as_mut().filter(|_| others.is_empty() || options.check == Check::All)
-        {
-            others.push(original);
+        let (equal, without_archive) = (near.is_none(), eager.is_none());
+        if let Some(stepper) = &mut eager {
+            others.push(Other { stepper, equal });
+        }
+        if let Some(stepper) = original.as_mut().filter(|_| without_archive || options.check == Check::All) {
+            others.push(Other { stepper, equal });
         }
         if others.is_empty() {
             train(&mut ours, training)?;
         } else {
-            report.verdict = Some(side_by_side(&step, &mut ours, &mut others, training, device)?);
+            report.verdict = Some(side_by_side(&step, &mut ours, others, training, device)?);
         }
     }
+    // Its arguments must not lie in memory while the others are measured.
+    drop(same_kernels);
     if let Some(original) = &mut original {
         ours.clear()?;
         if let Some(eager) = &mut eager {

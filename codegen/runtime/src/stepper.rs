@@ -55,6 +55,7 @@ pub trait Stepper {
 
 /// A machine with its name and the largest reading so far.
 pub struct Program {
+    title: &'static str,
     /// The machine.
     pub machine: Machine,
     /// What the last run took, with the largest peak of all runs.
@@ -63,14 +64,14 @@ pub struct Program {
 
 impl Program {
     /// A machine that has not run yet.
-    pub fn new(machine: Machine) -> Self {
-        Self { machine, measured: Measured::default() }
+    pub fn new(title: &'static str, machine: Machine) -> Self {
+        Self { title, machine, measured: Measured::default() }
     }
 }
 
 impl Stepper for Program {
     fn title(&self) -> &'static str {
-        "the original order"
+        self.title
     }
 
     fn run(&mut self) -> Result<u64, RuntimeError> {

@@ -1,25 +1,16 @@
 //! Steps written by hand, executed: bits, random state, effects, bytes.
 
+mod alone;
 mod steps;
 mod trained;
 
+use alone::alone;
 use rk_runtime::compare::{bytes, compare};
 use rk_runtime::{Machine, tensors};
 use rk_step::{DType, Data, Instr, OutputRole, Role, Step, account};
 use rk_torch::{Device, memory};
-use std::sync::{Mutex, MutexGuard};
 use steps::{Builder, Fool, call, f, i, network, two_masks, v};
 use trained::{Left, assert_equal, trained};
-
-/// The allocator's counter and the default generator belong to the process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    let guard = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    memory::install().unwrap();
-    // Tensors are tiny here; on a busy machine threads would wait for each other most of the time.
-    rk_torch::set_threads(1).unwrap();
-    guard
-}
 
 fn machine(step: &Step) -> Machine {
     trained::machine(step).unwrap()

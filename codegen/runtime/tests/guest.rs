@@ -1,10 +1,10 @@
 //! Steps that their caller interrupts: two halves in one arena, results that belong to the caller, and every call out of turn.
 
+mod alone;
 #[allow(dead_code)]
 mod steps;
 
-use std::sync::{Mutex, MutexGuard};
-
+use alone::alone;
 use rk_runtime::compare::bytes;
 use rk_runtime::{Guest, RuntimeError};
 use rk_step::{ArgValue, Call, DType, OutputRole, Role, Step};
@@ -12,15 +12,6 @@ use rk_torch::{Device, memory};
 use steps::layout::lowered;
 use steps::{Builder, call, i, v};
 use tch::{Kind, Tensor};
-
-/// The allocator's counter belongs to the process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    let guard = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    memory::install().unwrap();
-    rk_torch::set_threads(1).unwrap();
-    guard
-}
 
 const N: i64 = 64;
 

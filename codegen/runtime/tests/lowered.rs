@@ -1,12 +1,13 @@
 //! Lowered steps: the same bits as with an allocator, in one arena and nowhere else.
 
+mod alone;
 #[allow(dead_code)]
 mod steps;
 mod trained;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
+use alone::alone;
 use rk_runtime::compare::bytes;
 use rk_runtime::{Machine, RuntimeError, tensors};
 use rk_step::{DType, OutputRole, Role, Step};
@@ -14,15 +15,6 @@ use rk_torch::{Counts, Device, memory};
 use steps::layout::lowered;
 use steps::{Builder, Fool, call, i, network, two_masks, v};
 use trained::{Left, assert_equal, machine, trained};
-
-/// The allocator's counter and the default generator belong to the process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    let guard = LOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    memory::install().unwrap();
-    rk_torch::set_threads(1).unwrap();
-    guard
-}
 
 /// Everything that a step leaves behind after three steps with updates.
 fn train(step: &Step) -> Left {
@@ -46,6 +38,21 @@ fn the_same_bits_at_fixed_addresses() {
             let expected = train(&schedule);
             let what = format!("{} {seed}", step.name);
             assert_equal(&expected, &train(&lowered(&schedule, ROOM)), &what);
+        }
+    }
+}
+
+#[test]
+fn the_step_before_the_rewrite_has_addresses_that_nothing_shares() {
+    let _alone = alone();
+    for step in [network(), two_masks()] {
+        for seed in 0..3 {
+            let planned = lowered(&Fool::schedule(&step, seed), ROOM);
+            let spread = rk_step::spread(&planned).unwrap();
+            rk_step::validate::validate(&spread).unwrap();
+            let program = rk_step::original(&planned).unwrap();
+            assert_eq!(spread.program, program);
+            assert_equal(&train(&step), &train(&spread), &format!("{} {seed}", step.name));
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The code is what `rk-kernels` makes: for the CPU one shared object, in hexadecimal, for a GPU the text of one PTX module per
 //! kernel, which its driver compiles. A node with a kernel still has its ATen calls, and `rk-run --kernels off` uses them (on the
-//! CPU both compute the same bits). Its planned workspace is that of the kernel, which has no intermediates.
+//! CPU both compute the same bits, unless the kernel says how near it is). Its planned workspace is that of the kernel, which has no
+//! intermediates.
 //!
 //! Not here: loading and calling (see `rk-runtime`).
 
@@ -60,6 +61,19 @@ pub struct Kernel {
     pub rows: u64,
     /// Elements of one row.
     pub row_elements: u64,
+    /// How near its results are to those of the calls on the CPU; absent: the same bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearness: Option<Nearness>,
+}
+
+/// The stated distance of a kernel from its calls, of which the documentation of `rk_dialect::pointwise` has the bounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nearness {
+    /// The largest of a function of one element, in units in the last place.
+    pub ulps: u32,
+    /// Numbers in its longest sum, whose order is not that of the calls; 0 without one.
+    pub terms: u64,
 }
 
 impl Kernel {
@@ -113,6 +127,12 @@ impl Buffer {
 }
 
 impl Step {
+    /// How near the kernels of this step are to their calls, at worst; `None`: all of them make the same bits.
+    pub fn nearness(&self) -> Option<Nearness> {
+        let stated = self.nodes.iter().filter_map(|node| node.kernel.as_ref()?.nearness);
+        stated.reduce(|a, b| Nearness { ulps: a.ulps.max(b.ulps), terms: a.terms.max(b.terms) })
+    }
+
     /// The same step without generated kernels: every node runs its ATen calls. Addresses go, too: they were planned for the
     /// kernels, which have no intermediates.
     pub fn without_kernels(&self) -> Step {

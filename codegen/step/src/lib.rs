@@ -13,6 +13,7 @@
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
 //! | [`layout`] | addresses of a lowered step, and their check (S7) |
+//! | [`mod@spread`] | the step before the rewrite at addresses that nothing shares |
 //! | [`sequence`] | what a lowered step queues: launches, streams, addresses, waits |
 //! | [`queue`] | whatever has streams, and an emulation of it |
 //! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |
@@ -31,6 +32,7 @@ pub mod model;
 pub mod origin;
 pub mod queue;
 pub mod sequence;
+pub mod spread;
 pub mod validate;
 pub mod value;
 
@@ -38,6 +40,7 @@ pub use account::{Account, account};
 pub use error::StepError;
 pub use explain::explain;
 pub use file::{FORMAT, VERSION, read, write};
+pub use kernel::Nearness;
 pub use layout::{Launch, Layout, Place, Space};
 pub use model::{
     Arg, Call, Constant, DType, Data, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole, Plan,
@@ -46,4 +49,5 @@ pub use model::{
 pub use origin::{Origin, original, origins};
 pub use queue::Queue;
 pub use sequence::Sequence;
+pub use spread::spread;
 pub use value::ArgValue;

@@ -22,6 +22,7 @@ fn with_kernel() -> Step {
         outputs: vec![sample::spec(&[1024])],
         rows: 1024,
         row_elements: 1,
+        nearness: None,
     });
     step
 }

@@ -45,7 +45,8 @@ struct Arguments {
     #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     accumulate: u32,
     /// Train the step before the rewrite too and compare every bit: with eager PyTorch (the original order of nodes
-    /// when the step has no archive), or with both
+    /// when the step has no archive), or with both. A step fused with `exact=false` is compared with the original order of its
+    /// nodes on the same kernels, and its distance from the others is reported
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "before")]
     check: Option<Check>,
     /// The archive, when it is not where it was at import
@@ -74,7 +75,8 @@ struct Arguments {
     /// Another step file with the same arguments, timed in turns with this one: its step time is compared with this one's
     #[arg(long, value_name = "OTHER.rkx")]
     beside: Option<PathBuf>,
-    /// Write the median time of every node here, for --rk-annotate-cost=times=FILE; many steps (--repeat) make it steady
+    /// Write the median time of every node here, of its second runs if it has any, for --rk-annotate-cost=times=FILE; many steps
+    /// (--repeat) make it steady
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
     /// Print the program with its live bytes instead of running it

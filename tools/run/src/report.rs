@@ -34,6 +34,11 @@ pub fn json(plan: &Plan, report: &Report) -> String {
         "baseline": report.baseline,
         "planned_baseline_peak_bytes": plan.base_peak_bytes,
         "eager_peak_bytes": report.eager_peak_bytes,
+        "stated_ulps": report.nearness.map(|near| near.ulps),
+        "stated_terms": report.nearness.map(|near| near.terms),
+        "distance_ulps": verdict.and_then(|v| v.distance.as_ref()).map(|d| d.ulps),
+        "distance_abs": verdict.and_then(|v| v.distance.as_ref()).map(|d| d.max_abs),
+        "largest_distance": verdict.and_then(|v| v.distance.as_ref()).map(ToString::to_string),
         "steps_compared": verdict.map(|v| v.steps),
         "tensors_compared": verdict.map(|v| v.tensors),
         "first_difference": difference.map(ToString::to_string),
@@ -85,6 +90,14 @@ pub fn table(plan: &Plan, report: &Report) -> String {
             Some(difference) => format!("DIFFER: {difference}"),
         };
         rows.push(("bits", text));
+        if let Some(near) = &report.nearness {
+            let stated =
+                format!("stated for a kernel: {} ulp, sums of up to {} terms", near.ulps, near.terms);
+            let found = verdict.distance.as_ref().map_or("none".to_owned(), |distance| {
+                format!("{:.1} ulp of the largest element, {distance}", distance.ulps)
+            });
+            rows.push(("distance from ATen", format!("{found} ({stated})")));
+        }
     }
     rows.iter().map(|(name, value)| format!("{name:<26}{value}\n")).collect()
 }
