@@ -135,9 +135,24 @@ impl<'c> PassContext<'c> {
     {
         let value = self.option(name);
         value.parse().map_err(|error| {
-            let message = format!("option '{name}' of {}: '{value}': {error}", self.spec.argument);
-            Diagnostic::error(self.module.location(), message).into()
+            self.refused(format!("option '{name}' of {}: '{value}': {error}", self.spec.argument))
         })
+    }
+
+    /// The value of an option that is one of a few words, as its place among them.
+    ///
+    /// # Errors
+    /// Names the option, its value, and what it can be.
+    pub fn choice(&self, name: &str, words: [&str; 2]) -> Result<usize, Failure<'c>> {
+        let value = self.option(name);
+        let [one, other] = words;
+        let refused = || self.refused(format!("{name} '{value}' is neither {one} nor {other}"));
+        words.iter().position(|word| *word == value).ok_or_else(refused)
+    }
+
+    /// A refusal of what the pass was asked for, which no op is to blame for.
+    pub fn refused(&self, message: impl Into<String>) -> Failure<'c> {
+        Diagnostic::error(self.module.location(), message).into()
     }
 
     /// Every function of the module with a stage, in order.

@@ -4,11 +4,14 @@
 // RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/slower.times --rk-verify-stage | FileCheck %s --check-prefix=APART
 // RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/other.times --rk-verify-stage | FileCheck %s --check-prefix=FAST
 // RUN: rk-opt %t/step.mlir "--rk-fuse=alone=true times=%t/alone.times" --rk-verify-stage | FileCheck %s --check-prefix=ALONE
+// RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/dear.times --rk-verify-stage | FileCheck %s --check-prefix=DEAR
+// RUN: rk-opt %t/step.mlir --rk-fuse=times=%t/cheap.times --rk-verify-stage | FileCheck %s --check-prefix=SLOW
+// RUN: rk-opt %t/step.mlir "--rematerialize=budget=100%% fuse=true times=%t/cheap.times" | FileCheck %s --check-prefix=PLANNED
 // RUN: not rk-opt %t/step.mlir --rk-fuse=times=%t/step.mlir 2>&1 | FileCheck %s --check-prefix=BAD
 
 // A kernel that was measured to be slower than its calls is not made. What is left of it may be another kernel, of `scale` and `shift`
 // here, which counts as faster until it has been measured, too. The kernel of `late` was slower as well, but without it `early` would be
-// kept until then, through `fc`.
+// kept until then, through `fc`; that is worth what another run of `early` takes, and no more, once it is known.
 
 // FAST-NOT: rk.node @scale
 // FAST: rk.node @cut attributes {rk.kernel}
@@ -26,6 +29,12 @@
 // ALONE: rk.node @shift {
 // ALONE: rk.node @cut {
 // ALONE: rk.node @fc {
+// DEAR: rk.node @early {
+// DEAR: rk.node @late {
+// The planner has the times of the file: of `fc`, and of the kernel that is left. That of the other one is nobody's.
+// PLANNED: rk.node @cut cost <1{{[0-9]+}} ns
+// PLANNED: rk.node @fc cost <500 ns
+// PLANNED: rk.node @late cost <90 ns{{.*}}rk.kernel
 // BAD: error: rk-fuse: {{.*}}step.mlir: it does not begin with '# rk times 1:'
 
 //--- fast.times
@@ -43,6 +52,17 @@ fc	500
 shift	90	70	aten.mul.Tensor aten.add.Tensor
 cut	90	70	aten.mul.Tensor aten.add.Tensor aten.relu.default
 late	90	70	aten.neg.default aten.add.Tensor
+//--- dear.times
+# rk times 1: nanoseconds per node on cpu, 2 threads
+early	19
+cut	90	70	aten.mul.Tensor aten.add.Tensor aten.relu.default
+late	90	70	aten.neg.default aten.add.Tensor
+//--- cheap.times
+# rk times 1: nanoseconds per node on cpu, 2 threads
+early	20
+cut	90	70	aten.mul.Tensor aten.add.Tensor aten.relu.default
+late	90	70	aten.neg.default aten.add.Tensor
+fc	500
 //--- alone.times
 # rk times 1: nanoseconds per node on cpu, 2 threads
 scale	70	90	aten.mul.Tensor

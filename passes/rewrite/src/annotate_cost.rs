@@ -27,7 +27,8 @@
 //!
 //! With `times=FILE` the times of nodes are those of the file, which `rk-run --times` measured inside whole steps: with their caches, their
 //! dispatch, their generated kernels and the libraries' threads as they are when the plan is carried out. A call that is timed alone,
-//! over and over, has none of these. A node that is not in the file keeps the sum of its calls.
+//! over and over, has none of these. A node that is not in the file keeps the sum of its calls. Of a step that was planned the file has
+//! the times of second runs where there are any: between other neighbours, and in less memory, they take another time than the first.
 //!
 //! # Contract
 //! Needs `simplified` or `blocks`, establishes `costed`: every node has a `cost`.
@@ -38,7 +39,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::times::Times;
-use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
+use rk_dialect::diagnostic::{Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{Attr, Cost, Op, Stage, Tensor, Value};
@@ -64,15 +65,14 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         return Ok(());
     }
     let alignment = crate::alignment(module);
-    let times = Times::read(&cx.option("times"))
-        .map_err(|message| Diagnostic::error(module.location(), format!("{}: {message}", PASS.argument)))?;
+    let times = Times::of_option(cx)?;
     let mut estimated = false;
     let mut given: HashSet<&str> = HashSet::new();
     for node in ops::nodes(module) {
         if node.cost().is_none() {
             let fused = node.op().get("rk.kernel").is_some();
             let (mut cost, guessed) = if fused { kernel_cost(node) } else { node_cost(node, alignment) };
-            match times.of(node.symbol()) {
+            match times.of(node) {
                 Some(time) => cost.time = time,
                 None => estimated |= guessed,
             }

@@ -16,14 +16,16 @@
 //! because they live that long anyway: it is computed again there, which costs no memory traffic.
 //!
 //! A sum or mean takes in the nodes that it reads, too, and ends its kernel; its order of additions is not ATen's, so only without `exact`.
-//! So do softmax and log-softmax over the last dimension and their backward forms, which also go in front of others; one such call in a
+//! So do softmax and log-softmax over one dimension and their backward forms, which also go in front of others; one such call in a
 //! kernel, and not computed twice for several readers. A layer norm over trailing dimensions takes in what it reads; so does its gradient where
 //! weight and bias have none. With `norms` the backward call of one that has both becomes three nodes, each a kernel: its gradient by the input, and
 //! two sums for those of weight and bias, which read the same tensors again.
 //!
 //! With `times=FILE`, of a fused step in which every kernel was timed beside the calls that it stands for (`rk-run --times`), a kernel that
 //! was slower is not made: its nodes stay apart, but for merges that spare memory, because the result would have been kept for longer than
-//! until the next run. The choice is made once for the whole step, on a copy of it, so the same file gives the same nodes.
+//! until the next run, where the kernel is slower by no more than a second run of the node that is merged, which is the other way
+//! to spare it. The three nodes of a layer norm's backward call are compared with the call as a whole, once both were timed.
+//! The choice is made once for the whole step, on a copy of it, so the same file gives the same nodes.
 //!
 //! With `alone` a node that nothing can be merged with runs as a kernel, too: the sum of a bias gradient, a softmax. With `times` again only
 //! where that was not slower.
@@ -52,7 +54,7 @@ use rk_dialect::{At, Attr, Op, Stage, Value};
 
 use self::choice::Apart;
 use crate::dataflow::map_values;
-use crate::times::Times;
+use crate::times::{Times, operators};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -90,16 +92,13 @@ const MOST_TENSORS: usize = 8;
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let exact: bool = cx.parsed_option("exact")?;
     let alone: bool = cx.parsed_option("alone")?;
-    let times = Times::read(&cx.option("times")).map_err(|message| {
-        Diagnostic::error(cx.module().location(), format!("{}: {message}", PASS.argument))
-    })?;
-    if !exact && cx.parsed_option("norms")? {
-        for step in cx.steps().into_iter().filter(|step| step.stage() == Stage::Simplified) {
-            cx.at(step.op());
-            norms::split(step, cx.module());
-        }
+    let times = Times::of_option(cx)?;
+    let norms = !exact && cx.parsed_option("norms")?;
+    let apart = choice::apart(cx, exact, norms, &times)?;
+    for step in cx.steps().into_iter().filter(|step| norms && step.stage() == Stage::Simplified) {
+        cx.at(step.op());
+        norms::split(step, cx.module(), &apart.norms);
     }
-    let apart = choice::apart(cx, exact, &times)?;
     for step in cx.steps() {
         cx.at(step.op());
         if step.stage() == Stage::Simplified {
@@ -184,7 +183,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
         for (_, node) in self.runs.iter().flatten() {
             let body =
                 self.pointwise(*node).filter(|body| !body.steps.is_empty() || body.reduction.is_some());
-            if body.is_some() && !times.is_slower(node.symbol(), &choice::operators(*node)) {
+            if body.is_some() && times.slower_by(node.symbol(), &operators(*node)).is_none() {
                 node.op().set("rk.kernel", Attr::unit(self.step.op().context()));
             }
         }
@@ -217,7 +216,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
         }
         let symbol = |reader: usize| self.runs[reader].map_or("", |(_, node)| node.symbol()).to_owned();
         let first = node.symbol().to_owned();
-        if readers.iter().any(|&reader| self.apart.contains(&(first.clone(), symbol(reader)))) {
+        if readers.iter().any(|&reader| self.apart.merges.contains(&(first.clone(), symbol(reader)))) {
             return None;
         }
         let saves = !adjacent && held < saved;

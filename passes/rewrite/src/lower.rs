@@ -94,7 +94,7 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
 
 fn target<'c>(cx: &PassContext<'c>) -> Result<Target, Failure<'c>> {
     let module = cx.module();
-    let refuse = |message: String| Err(Diagnostic::error(module.location(), message).into());
+    let refuse = |message: String| Err(cx.refused(message));
     let recorded = crate::device(module);
     let recorded = recorded.split(':').next().unwrap_or_default().to_owned();
     let (wanted, chip) = (cx.option("target"), cx.option("chip"));

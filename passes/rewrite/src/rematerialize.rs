@@ -81,6 +81,11 @@ pub static PASS: PassSpec = PassSpec {
             help: "whether --rk-fuse runs before the nodes get their costs",
         },
         OptionSpec {
+            name: "times",
+            default: "",
+            help: "file of `rk-run --times` for --rk-fuse, where that runs, and --rk-annotate-cost",
+        },
+        OptionSpec {
             name: "addresses",
             default: "true",
             help: "whether the values must fit into one arena of the budget; false for those who leave addresses to an allocator",
@@ -119,8 +124,12 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let options = options(cx).inspect_err(|_| exit::set(exit::BAD_OPTION))?;
     if cx.steps().iter().any(|step| step.stage() < Stage::Costed) {
         // Fused nodes are what is planned, so they are made before classes and costs.
-        let fuse = if options.fuse { "rk-fuse," } else { "" };
-        cx.run_passes(&format!("rk-dataflow,rk-simplify,{fuse}rk-anonymize,rk-annotate-cost"))?;
+        let times = match cx.option("times") {
+            path if path.is_empty() => String::new(),
+            path => format!("{{times={path}}}"),
+        };
+        let fuse = if options.fuse { format!("rk-fuse{times},") } else { String::new() };
+        cx.run_passes(&format!("rk-dataflow,rk-simplify,{fuse}rk-anonymize,rk-annotate-cost{times}"))?;
     }
     for step in cx.steps() {
         cx.at(step.op());
@@ -135,23 +144,14 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
 }
 
 fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
-    let refuse = |message: String| Diagnostic::error(cx.module().location(), message);
     if cx.option("budget").is_empty() {
-        return Err(refuse("rematerialize needs a budget, such as --budget=2GiB or budget=60%".into()).into());
+        return Err(cx.refused("rematerialize needs a budget, such as --budget=2GiB or budget=60%"));
     }
-    let total = match cx.option("scope").as_str() {
-        "activations" => false,
-        "total" => true,
-        other => return Err(refuse(format!("scope '{other}' is neither activations nor total")).into()),
-    };
-    let smallest = match cx.option("on-infeasible").as_str() {
-        "error" => false,
-        "smallest" => true,
-        other => return Err(refuse(format!("on-infeasible '{other}' is neither error nor smallest")).into()),
-    };
+    let total = cx.choice("scope", ["activations", "total"])? == 1;
+    let smallest = cx.choice("on-infeasible", ["error", "smallest"])? == 1;
     let limit = cx.option("time-limit");
     let time_limit = seconds(&limit)
-        .ok_or_else(|| refuse(format!("time-limit '{limit}' is no duration such as 10s or 500ms")))?;
+        .ok_or_else(|| cx.refused(format!("time-limit '{limit}' is no duration such as 10s or 500ms")))?;
     Ok(Options {
         budget: cx.parsed_option("budget")?,
         total,

@@ -6,28 +6,35 @@
 
 use std::collections::HashMap;
 
-/// Nanoseconds of nodes by name.
+use rk_dialect::diagnostic::Failure;
+use rk_dialect::ops::NodeOp;
+use rk_dialect::pass::PassContext;
+
+/// Nanoseconds of nodes.
 #[derive(Debug, Default)]
 pub struct Times {
+    /// Without a kernel.
     runs: HashMap<String, u64>,
-    /// By node and operators: whether the kernel took longer than the calls.
-    slower: HashMap<(String, String), bool>,
+    /// By node and operators: nanoseconds of the kernel, and of the calls.
+    kernels: HashMap<(String, String), (u64, u64)>,
 }
 
 /// How a file of this version begins.
 const HEAD: &str = "# rk times 1:";
 
 impl Times {
-    /// Reads a file; without a name there are no times.
+    /// Reads the file that the option `times` of a pass names; without a name there are no times.
     ///
     /// # Errors
     /// The file and what is wrong with it, with the line.
-    pub fn read(path: &str) -> Result<Self, String> {
+    pub fn of_option<'c>(cx: &PassContext<'c>) -> Result<Self, Failure<'c>> {
+        let path = cx.option("times");
         if path.is_empty() {
             return Ok(Self::default());
         }
-        let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
-        Self::parse(&text).map_err(|message| format!("{path}: {message}"))
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {path}: {error}"));
+        let times = text.and_then(|text| Self::parse(&text).map_err(|message| format!("{path}: {message}")));
+        times.map_err(|message| cx.refused(format!("{}: {message}", cx.spec().argument)))
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -44,10 +51,9 @@ impl Times {
             match (fields.next(), fields.next()) {
                 (Some(time), Some(calls)) => {
                     let took: u64 = time.parse().map_err(|_| missing())?;
-                    if times.slower.insert((name.to_owned(), calls.to_owned()), run > took).is_some() {
+                    if times.kernels.insert((name.to_owned(), calls.to_owned()), (run, took)).is_some() {
                         return Err(twice());
                     }
-                    times.runs.insert(name.to_owned(), run);
                 }
                 (None, _) => {
                     if times.runs.insert(name.to_owned(), run).is_some() {
@@ -62,19 +68,39 @@ impl Times {
 
     /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.runs.is_empty() && self.kernels.is_empty()
     }
 
-    /// Nanoseconds of a node, if it was measured; of several kernels of its name those of the last line.
-    pub fn of(&self, node: &str) -> Option<u64> {
+    /// Nanoseconds of a node as it is: of its kernel, if it has one, or of its calls.
+    pub fn of(&self, node: NodeOp<'_>) -> Option<u64> {
+        let known = self.kernels.get(&(node.symbol().to_owned(), operators(node)));
+        let known =
+            known.map(|(kernel, calls)| if node.op().get("rk.kernel").is_some() { kernel } else { calls });
+        known.or_else(|| self.runs.get(node.symbol())).copied()
+    }
+
+    /// Nanoseconds of the calls of a node that had no kernel.
+    pub fn of_calls(&self, node: &str) -> Option<u64> {
         self.runs.get(node).copied()
     }
 
-    /// Whether the kernel of a node with these calls was measured to be slower than they are. Not so for other calls under its name,
-    /// because then it was another kernel.
-    pub fn is_slower(&self, node: &str, operators: &str) -> bool {
-        self.slower.get(&(node.to_owned(), operators.to_owned())).copied().unwrap_or(false)
+    /// Nanoseconds of the kernel of a node with these calls, if it was measured. Those of other calls under its name do not count, because
+    /// then it was another kernel.
+    pub fn of_kernel(&self, node: &str, operators: &str) -> Option<u64> {
+        self.kernels.get(&(node.to_owned(), operators.to_owned())).map(|(kernel, _)| *kernel)
     }
+
+    /// By how many nanoseconds the kernel of a node with these calls was measured to be slower than they are, if it was.
+    pub fn slower_by(&self, node: &str, operators: &str) -> Option<u64> {
+        let (kernel, calls) = self.kernels.get(&(node.to_owned(), operators.to_owned()))?;
+        kernel.checked_sub(*calls).filter(|&more| more > 0)
+    }
+}
+
+/// The operators of a node, as `rk-run --times` lists them.
+pub fn operators(node: NodeOp<'_>) -> String {
+    let operators: Vec<&str> = node.calls().into_iter().map(|call| call.operator()).collect();
+    operators.join(" ")
 }
 
 #[cfg(test)]
@@ -92,8 +118,11 @@ mod tests {
             "line 2: no operators behind the time of the calls"
         );
         let times = Times::parse("# rk times 1: ...\nfc\t9\nadd\t8\t7\taten.add.Tensor\n").unwrap();
-        assert_eq!((times.of("fc"), times.of("relu")), (Some(9), None));
-        assert!(times.is_slower("add", "aten.add.Tensor"));
-        assert!(!times.is_slower("add", "aten.mul.Tensor") && !times.is_slower("fc", ""));
+        assert_eq!((times.of_calls("fc"), times.of_calls("add")), (Some(9), None));
+        assert_eq!(
+            (times.slower_by("add", "aten.add.Tensor"), times.of_kernel("add", "aten.add.Tensor")),
+            (Some(1), Some(8))
+        );
+        assert_eq!((times.slower_by("add", "aten.mul.Tensor"), times.slower_by("fc", "")), (None, None));
     }
 }

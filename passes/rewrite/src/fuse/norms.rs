@@ -1,25 +1,37 @@
 //! The backward call of a layer norm, taken apart: three results that one kernel cannot make become three nodes.
 //!
-//! The gradient by the input is a loop over rows, those of weight and bias are sums over the other dimensions. The calls of the
-//! new nodes are ATen's, so the step still runs without kernels; then they take longer than the call that they replace.
+//! The gradient by the input is a loop over rows, those of weight and bias are sums over the other dimensions, in f32 where the tensors are
+//! f16 or bf16, and rounded at the end. The calls of the new nodes are ATen's, so the step still runs without kernels; then they take longer
+//! than the call that they replace.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rk_dialect::attrs::Arg;
 use rk_dialect::create::{self, AtenCall, NewNode, NewRun};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pointwise::Elementwise;
-use rk_dialect::{At, Attr, Op, Type, Value};
+use rk_dialect::{At, Attr, Op, Tensor, Type, Value};
 
 use crate::dataflow::map_values;
 
-/// Takes apart what can be, and returns how many calls that were.
-pub(super) fn split<'c>(step: StepOp<'c>, module: Op<'c>) -> usize {
+/// Element types that results are converted to, as ATen numbers them.
+const TORCH_CODES: [(&str, i64); 3] = [("f16", 5), ("f32", 6), ("bf16", 15)];
+
+/// What the symbols of the new nodes end in.
+pub(super) const PARTS: [&str; 3] = ["input", "weight", "bias"];
+
+/// Takes apart what can be, but for those nodes, and returns the symbols of those that were.
+pub(super) fn split<'c>(step: StepOp<'c>, module: Op<'c>, apart: &BTreeSet<String>) -> Vec<String> {
     let nodes = ops::nodes_by_symbol(module);
     let runs = step.body().ops().into_iter().filter_map(RunOp::of);
     let found: Vec<_> =
         runs.filter_map(|run| nodes.get(run.symbol()).map(|&(_, node)| (run, node))).collect();
-    found.into_iter().filter_map(|(run, node)| split_one(run, node)).count()
+    let wanted = found.into_iter().filter(|(_, node)| !apart.contains(node.symbol()));
+    let split = wanted.filter_map(|(run, node)| {
+        let symbol = node.symbol().to_owned();
+        split_one(run, node).map(|()| symbol)
+    });
+    split.collect()
 }
 
 /// The tensors of a call, as arguments of its node.
@@ -97,7 +109,7 @@ fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>) -> Option<()> {
     let at = node.op().location();
     let made = |call: AtenCall<'c>, into: At<'c>| call.insert(into, at).op().result(0);
     let inputs = [of.gradient, of.x, of.mean, of.rstd, of.weight];
-    let by_input = part("input", &inputs, &|given, into| {
+    let by_input = part(PARTS[0], &inputs, &|given, into| {
         let mut call = AtenCall::of(call);
         for (index, value) in [0, 1, 3, 4, 5].into_iter().zip(given) {
             call.args[index] = Arg::Value(*value);
@@ -106,16 +118,51 @@ fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>) -> Option<()> {
         call.cost = None;
         made(call, into)
     })?;
-    let by_weight = part("weight", &inputs[..4], &|given, into| {
+    // In another element type, if it has not got that one.
+    let converted = |value: Value<'c>, element: Type<'c>, into: At<'c>| {
+        let tensor = Tensor::of(value.ty())?;
+        if tensor.element == element {
+            return Some(value);
+        }
+        let ty = Tensor {
+            element,
+            storage: tensor.storage / tensor.element.element_bytes()? * element.element_bytes()?,
+            ..tensor
+        }
+        .ty()?;
+        let code = TORCH_CODES.iter().find(|(name, _)| element.to_string() == *name)?.1;
+        made(one("aten._to_copy.default", vec![Arg::Value(value), Arg::Int(code)], vec![ty]), into)
+    };
+    let element = |value: Value<'c>| Tensor::of(value.ty()).map(|tensor| tensor.element);
+    let reduced = element(of.x)?.element_bytes() == Some(2);
+    let wide = if reduced { Type::scalar(element(of.x)?.context(), "f32")? } else { element(of.x)? };
+    let summed = |value: Value<'c>, result: Value<'c>, into: At<'c>| {
+        let same = element(value)?;
+        let total = Tensor {
+            element: same,
+            storage: Tensor::of(result.ty())?.elements() * same.element_bytes()?,
+            ..Tensor::of(result.ty())?
+        };
+        let total = made(sum(value, total.ty()?), into)?;
+        converted(total, element(result)?, into)
+    };
+    let by_weight = part(PARTS[1], &inputs[..4], &|given, into| {
+        let given: Vec<Value<'c>> =
+            given.iter().map(|&value| converted(value, wide, into)).collect::<Option<_>>()?;
+        let ty = given[1].ty();
         let values = |a: Value<'c>, b: Value<'c>| vec![Arg::Value(a), Arg::Value(b)];
         let mut minus = values(given[1], given[2]);
         minus.push(Arg::Int(1));
-        let centered = made(one("aten.sub.Tensor", minus, vec![whole.ty()]), into)?;
-        let z = made(one("aten.mul.Tensor", values(centered, given[3]), vec![whole.ty()]), into)?;
-        let product = made(one("aten.mul.Tensor", values(given[0], z), vec![whole.ty()]), into)?;
-        made(sum(product, weight.ty()), into)
+        let centered = made(one("aten.sub.Tensor", minus, vec![ty]), into)?;
+        let z = made(one("aten.mul.Tensor", values(centered, given[3]), vec![ty]), into)?;
+        let product = made(one("aten.mul.Tensor", values(given[0], z), vec![ty]), into)?;
+        summed(product, weight, into)
     })?;
-    let by_bias = part("bias", &inputs[..1], &|given, into| made(sum(given[0], bias.ty()), into))?;
+    let by_bias = part(PARTS[2], &inputs[..1], &|given, into| {
+        // A sum is made in f32 and rounded once in any case.
+        let same = element(given[0]) == element(bias);
+        summed(if same { given[0] } else { converted(given[0], wide, into)? }, bias, into)
+    })?;
     let parts = [by_input, by_weight, by_bias];
     if parts.iter().any(|(part, ..)| Elementwise::of(*part).is_err()) {
         parts.iter().for_each(|(part, ..)| part.op().erase());
