@@ -2,7 +2,8 @@
 //! runs, against eager PyTorch and against what the planner predicted.
 //!
 //! The costs that the planner sees are measured where they will be paid: inside the lowered step that keeps everything, node by node,
-//! as medians of many steps (`rk-run --times`). Then the planned step, the step that keeps everything and eager PyTorch take turns in
+//! as medians of many steps (`rk-run --times`), and then again inside of the step that was planned with them, whose second runs stand between
+//! other neighbours and in less memory; what is planned with those counts (`--rounds`). Then the planned step, the step that keeps everything and eager PyTorch take turns in
 //! one process, and a ratio is the median of the ratios of neighbours (`rk-run --beside`). Where a process has its memory makes a step
 //! a few percent faster or slower for as long as it lives (a step beside itself shows it), so there are several processes, and the median
 //! of their medians counts.
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::report::{Table, mib, publish};
-use crate::toolbox::{Finished, tool};
+use crate::toolbox::{Finished, checked, step_file, tool};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -27,6 +28,9 @@ pub struct Options {
     /// Processes that time each row, for that many seconds together.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     processes: u32,
+    /// How often costs are measured and planned with: first in the step that keeps everything, then in the planned one.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Options of the rematerialize pass besides the budget.
     #[arg(long, default_value = "time-limit=10s")]
     rematerialize: String,
@@ -54,28 +58,26 @@ pub fn run(options: &Options) -> Result<()> {
     let mut table = Table::new(&COLUMNS);
     let mut failures = 0;
     for model in &options.models {
-        let mut failed = |budget: &str, error: &anyhow::Error| {
+        let mut failed = |table: &mut Table, budget: &str, error: &anyhow::Error| {
             failures += 1;
             eprintln!("{model} {budget}: {error:#}");
-            let mut row = vec![model.clone(), budget.to_owned(), format!("{error:#}").replace('|', "/")];
-            row.resize(COLUMNS.len(), String::new());
-            row
+            table.failure(&[model, budget], error);
         };
         eprintln!("{model} none");
         let kept = match Kept::of(options, model) {
             Ok(kept) => kept,
             Err(error) => {
-                table.row(failed("none", &error));
+                failed(&mut table, "none", &error);
                 continue;
             }
         };
         table.row([vec![model.clone(), "none".to_owned()], kept.cells.clone()].concat());
         for budget in &options.budgets {
             eprintln!("{model} {budget}");
-            table.row(match kept.planned(options, budget) {
-                Ok(cells) => [vec![model.clone(), budget.clone()], cells].concat(),
-                Err(error) => failed(budget, &error),
-            });
+            match kept.planned(options, budget) {
+                Ok(cells) => table.row([vec![model.clone(), budget.clone()], cells].concat()),
+                Err(error) => failed(&mut table, budget, &error),
+            }
         }
     }
     publish(options.common.document.as_deref(), "lowered", &table.to_markdown())?;
@@ -89,8 +91,10 @@ pub fn run(options: &Options) -> Result<()> {
 struct Kept {
     /// Path of all files of the model, without what follows.
     stem: String,
-    /// Passes up to the costs, with the file of times.
+    /// Passes up to the costs.
     front: Vec<String>,
+    /// Times of its nodes.
+    times: String,
     /// Timed steps of each side.
     repeat: String,
     /// Its row behind model and budget.
@@ -104,7 +108,8 @@ impl Kept {
         let mut front = vec![raw, "--rk-dataflow".to_owned(), "--rk-simplify".to_owned()];
         front.extend(options.passes.iter().cloned());
         front.push("--rk-anonymize".to_owned());
-        let mut kept = Self { stem, front, repeat: "5".to_owned(), cells: Vec::new() };
+        let times = format!("{stem}.times");
+        let mut kept = Self { stem, front, times, repeat: "5".to_owned(), cells: Vec::new() };
         let step = kept.step("none", &["--rk-annotate-cost", "--rk-lower"])?.context("infeasible")?;
         // How long a step takes decides how many are timed.
         let ran =
@@ -113,9 +118,7 @@ impl Kept {
         // Each side takes two steps in turn, and there may be a third one.
         let rounds = options.seconds / f64::from(options.processes) / (3.0 * round);
         kept.repeat = format!("{}", rounds.clamp(5.0, 200.0) as u32);
-        let times = format!("{}.times", kept.stem);
-        let ran = kept.timed(options, &[&step, "--times", &times])?;
-        kept.front.push(format!("--rk-annotate-cost=times={times}"));
+        let ran = kept.timed(options, &[&step, "--times", &kept.times])?;
         kept.cells = cells(&ran, &["–".to_owned(), "–".to_owned()])?;
         Ok(kept)
     }
@@ -124,9 +127,17 @@ impl Kept {
     fn planned(&self, options: &Options, budget: &str) -> Result<Vec<String>> {
         let plan = format!("--rematerialize=budget={budget} {}", options.rematerialize);
         let tag = budget.trim_end_matches('%');
-        let Some(step) = self.step(tag, &[&plan, "--rk-lower"])? else {
+        let planned = |times: &str| {
+            self.step(tag, &[&format!("--rk-annotate-cost=times={times}"), &plan, "--rk-lower"])
+        };
+        let Some(mut step) = planned(&self.times)? else {
             return Ok([vec!["infeasible".to_owned()], vec![String::new(); 7]].concat());
         };
+        for _ in 1..options.rounds {
+            let times = format!("{}.{tag}.times", self.stem);
+            checked("rk-run", &[&step, "--times", &times, "--repeat", &self.repeat])?;
+            step = planned(&times)?.context("a budget that could be met cannot be any more")?;
+        }
         let beside = format!("{}.none.lowered.rkx", self.stem);
         let ran = self.timed(options, &[&step, "--steps", "3", "--beside", &beside])?;
         let text = std::fs::read_to_string(format!("{}.{tag}.lowered.mlir", self.stem))?;
@@ -156,17 +167,7 @@ impl Kept {
             (format!("{}.{tag}.lowered.mlir", self.stem), format!("{}.{tag}.lowered.rkx", self.stem));
         let mut arguments: Vec<&str> = self.front.iter().map(String::as_str).collect();
         arguments.extend(passes);
-        arguments.extend(["-o", &lowered]);
-        let planned = tool("rk-opt", &arguments)?;
-        if planned.code == 2 {
-            return Ok(None);
-        }
-        for done in [planned, tool("rk-translate", &[lowered.as_str(), "--to", "step", "-o", &step])?] {
-            if done.code != 0 {
-                bail!("{}", done.reason());
-            }
-        }
-        Ok(Some(step))
+        Ok(step_file(&arguments, &lowered, &step)?.is_ok().then_some(step))
     }
 }
 

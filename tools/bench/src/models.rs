@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::report::{Table, mib, publish};
-use crate::toolbox::{archive, tool};
+use crate::toolbox::{archive, checked, step_file, tool};
 
 /// The models of `examples/models.py` that the table shows.
 pub const MODELS: &str = "resnet18,resnet50,vgg11,densenet121,inception_v3,mobilenet_v2,regnet_x_400mf,vit_b_16,\
@@ -57,17 +57,20 @@ pub fn run(options: &Options) -> Result<()> {
             Err(error) => {
                 failures += 1;
                 eprintln!("{model}: {error:#}");
-                table.row(row_of_failure(model, "", &error));
+                table.failure(&[model, ""], &error);
                 continue;
             }
         };
         for budget in &options.budgets {
             eprintln!("{model} {budget}: plan and run");
-            table.row(cell(options, model, &raw, budget).unwrap_or_else(|error| {
-                failures += 1;
-                eprintln!("{model} {budget}: {error:#}");
-                row_of_failure(model, budget, &error)
-            }));
+            match cell(options, model, &raw, budget) {
+                Ok(row) => table.row(row),
+                Err(error) => {
+                    failures += 1;
+                    eprintln!("{model} {budget}: {error:#}");
+                    table.failure(&[model, budget], &error);
+                }
+            }
         }
     }
     publish(options.common.document.as_deref(), "models", &table.to_markdown())?;
@@ -77,22 +80,13 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn row_of_failure(model: &str, budget: &str, error: &anyhow::Error) -> Vec<String> {
-    let mut row = vec![model.to_owned(), budget.to_owned(), format!("{error:#}").replace('|', "/")];
-    row.resize(10, String::new());
-    row
-}
-
 /// Imports a model once; the costs are measured in the same process as the recording.
 pub fn import(common: &crate::Common, measure: u32, model: &str) -> Result<String> {
     let pt = archive(&common.cache, model)?;
     let raw = common.cache.join(format!("{model}.mlir")).display().to_string();
     let pt = pt.display().to_string();
     let measure = measure.to_string();
-    let done = tool("rk-import", &[&pt, "--measure", &measure, "-o", &raw])?;
-    if done.code != 0 {
-        bail!("rk-import: {}", done.reason());
-    }
+    checked("rk-import", &[&pt, "--measure", &measure, "-o", &raw])?;
     Ok(raw)
 }
 
@@ -101,21 +95,13 @@ fn cell(options: &Options, model: &str, raw: &str, budget: &str) -> Result<Vec<S
     let tag = budget.trim_end_matches('%');
     let (scheduled, step) = (format!("{stem}.{tag}.mlir"), format!("{stem}.{tag}.rkx"));
     let pass = format!("--rematerialize=budget={budget} {}", options.rematerialize);
-    let planned = tool("rk-opt", &[raw, &pass, "-o", &scheduled])?;
-    if planned.code == 2 {
+    if let Err(planned) = step_file(&[raw, &pass], &scheduled, &step)? {
         // The pass names the op in front of the sentence; the sentence is what the table needs.
         let reason = planned.reason();
         let sentence = reason.find("no schedule").map_or(reason, |at| &reason[at..]);
         let mut row = vec![model.to_owned(), budget.to_owned(), format!("infeasible: {sentence}")];
         row.resize(10, String::new());
         return Ok(row);
-    }
-    if planned.code != 0 {
-        bail!("rk-opt: {}", planned.reason());
-    }
-    let translated = tool("rk-translate", &[&scheduled, "--to", "step", "-o", &step])?;
-    if translated.code != 0 {
-        bail!("rk-translate: {}", translated.reason());
     }
     let steps = options.steps.to_string();
     let ran = tool("rk-run", &[&step, "--check", "--steps", &steps, "--json"])?;

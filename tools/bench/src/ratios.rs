@@ -3,11 +3,11 @@
 //! Importing against a training step, the passes without the solver on a step of a thousand ops, and `rk-run`
 //! without rematerialization against the same training step in Python.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::report::{Table, publish};
-use crate::toolbox::{archive, python, tool};
+use crate::toolbox::{archive, checked, python, tool};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -39,12 +39,13 @@ pub fn run(options: &Options) -> Result<()> {
         let eager: f64 =
             eager.stdout.trim().parse().with_context(|| format!("eager {model}: {}", eager.reason()))?;
         let raw = options.common.cache.join(format!("{model}.ratio.mlir")).display().to_string();
-        let import = run_tool("rk-import", &[&pt, "-o", &raw])?;
+        let import = checked("rk-import", &[&pt, "-o", &raw])?.wall.as_secs_f64();
         let scheduled = options.common.cache.join(format!("{model}.ratio.keep.mlir")).display().to_string();
         let passes =
-            run_tool("rk-opt", &[&raw, "--rematerialize=budget=100% solver=keep-all", "-o", &scheduled])?;
+            checked("rk-opt", &[&raw, "--rematerialize=budget=100% solver=keep-all", "-o", &scheduled])?;
+        let passes = passes.wall.as_secs_f64();
         let step = scheduled.replace(".mlir", ".rkx");
-        run_tool("rk-translate", &[&scheduled, "--to", "step", "-o", &step])?;
+        checked("rk-translate", &[&scheduled, "--to", "step", "-o", &step])?;
         let ran = tool("rk-run", &[&step, "--repeat", &repeat, "--json"])?;
         let report: Value =
             serde_json::from_str(&ran.stdout).with_context(|| format!("rk-run: {}", ran.reason()))?;
@@ -60,13 +61,4 @@ pub fn run(options: &Options) -> Result<()> {
         ]);
     }
     publish(options.common.document.as_deref(), "ratios", &table.to_markdown())
-}
-
-/// Seconds that a tool took; its failure is ours.
-fn run_tool(name: &str, arguments: &[&str]) -> Result<f64> {
-    let done = tool(name, arguments)?;
-    if done.code != 0 {
-        bail!("{name}: {}", done.reason());
-    }
-    Ok(done.wall.as_secs_f64())
 }

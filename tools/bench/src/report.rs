@@ -21,6 +21,14 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// A row that begins with these cells and says why there are no others.
+    pub fn failure(&mut self, cells: &[&str], error: &anyhow::Error) {
+        let mut row: Vec<String> = cells.iter().map(|&cell| cell.to_owned()).collect();
+        row.push(format!("{error:#}").replace('|', "/"));
+        row.resize(self.head.len(), String::new());
+        self.rows.push(row);
+    }
+
     pub fn to_markdown(&self) -> String {
         let mut text = format!("| {} |\n|{}\n", self.head.join(" | "), "---|".repeat(self.head.len()));
         for row in &self.rows {

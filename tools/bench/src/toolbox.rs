@@ -35,6 +35,33 @@ pub fn tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<Finished> {
     finish(Command::new(folder()?.join(name)).args(arguments), name)
 }
 
+/// Runs one of rk's tools, whose failure is ours.
+///
+/// # Errors
+/// Its name and its last words.
+pub fn checked<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<Finished> {
+    let done = tool(name, arguments)?;
+    if done.code != 0 {
+        bail!("{name}: {}", done.reason());
+    }
+    Ok(done)
+}
+
+/// Runs `rk-opt` on these arguments and writes the step file of what it made; what `rk-opt` said when it proved that no schedule fits the budget.
+///
+/// # Errors
+/// Any other failure.
+pub fn step_file(arguments: &[&str], made: &str, step: &str) -> Result<std::result::Result<(), Finished>> {
+    let planned = tool("rk-opt", &[arguments, &["-o", made]].concat())?;
+    match planned.code {
+        0 => {}
+        2 => return Ok(Err(planned)),
+        _ => bail!("rk-opt: {}", planned.reason()),
+    }
+    checked("rk-translate", &[made, "--to", "step", "-o", step])?;
+    Ok(Ok(()))
+}
+
 /// The same with the planner's log on standard error.
 pub fn talking_tool<S: AsRef<OsStr>>(name: &str, arguments: &[S]) -> Result<Finished> {
     let mut command = Command::new(folder()?.join(name));
