@@ -71,6 +71,15 @@ def _trace(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, torch.Tens
     if not kwargs:
         try:
             return torch.jit.trace(model, args, check_trace=False)
-        except RuntimeError:
-            pass
+        except RuntimeError as error:
+            first = error
+            try:
+                return _flattened(model, args, kwargs)
+            except RuntimeError as error:
+                # What is wrong with the model itself says more than what is wrong with it in a wrapper.
+                raise first from error
+    return _flattened(model, args, kwargs)
+
+
+def _flattened(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, torch.Tensor]) -> Any:
     return torch.jit.trace(_Plain(model, tuple(kwargs)), (*args, *kwargs.values()), check_trace=False)
