@@ -36,8 +36,6 @@ pub struct ImportOptions {
     pub measure: Timing,
     /// Seed of the inputs and of the generator.
     pub seed: u64,
-    /// Name of the file that the text will be in: the locations of its ops name it.
-    pub file: String,
 }
 
 /// The result of an import.
@@ -75,7 +73,6 @@ pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result
         inputs_file: None,
         device: options.device,
         measured: options.measure != Timing::None,
-        file: options.file.clone(),
     };
     if let InputSource::File(path) = &options.inputs {
         source.inputs_file = Some((path.display().to_string(), file_digest(path)?));

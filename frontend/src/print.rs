@@ -26,8 +26,6 @@ pub struct Source {
     pub device: Device,
     /// Whether times were measured.
     pub measured: bool,
-    /// Name of the file that the text is written to, for the locations of its ops.
-    pub file: String,
 }
 
 /// Bytes to which values are rounded up: libtorch aligns CPU tensors to 64, the CUDA caching allocator to 512.
@@ -43,13 +41,8 @@ const fn alignment(device: Device) -> u64 {
 /// # Errors
 /// When a constant cannot be spelled.
 pub fn print_module(recording: &Recording, source: &Source) -> Result<String> {
-    let mut printer = Printer {
-        recording,
-        source,
-        names: vec![String::new(); recording.values.len()],
-        out: String::new(),
-        lines: 0,
-    };
+    let mut printer =
+        Printer { recording, source, names: vec![String::new(); recording.values.len()], out: String::new() };
     printer.header()?;
     printer.signature();
     printer.constants()?;
@@ -65,8 +58,6 @@ struct Printer<'a> {
     source: &'a Source,
     names: Vec<String>,
     out: String,
-    /// Lines so far.
-    lines: usize,
 }
 
 impl Printer<'_> {
@@ -81,7 +72,6 @@ impl Printer<'_> {
     fn line(&mut self, text: &str) {
         self.out.push_str(text);
         self.out.push('\n');
-        self.lines += text.matches('\n').count() + 1;
     }
 
     fn header(&mut self) -> Result<()> {
@@ -201,9 +191,7 @@ impl Printer<'_> {
             many => format!("({})", join(many)),
         };
         let path = if op.path.is_empty() { "<root>" } else { &op.path };
-        // Its module, and where a message about it should point to: a name alone would hide the line from MLIR.
-        let (path, file, line) = (literal::string(path), literal::string(&self.source.file), self.lines + 1);
-        let _ = write!(text, " : ({}) -> {results} loc({path}({file}:{line}:5))", join(&op.operands));
+        let _ = write!(text, " : ({}) -> {results} loc({})", join(&op.operands), literal::string(path));
         self.line(&text);
     }
 

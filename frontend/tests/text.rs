@@ -15,7 +15,6 @@ fn module(name: &str, loss: LossSpec) -> Option<String> {
         device: Device::Cpu,
         measure: Timing::None,
         seed: 0,
-        file: "step.mlir".into(),
     };
     let text = import(&options, &mut |_| {}).unwrap().text;
     let text = text.replace(&format!("{}/", folder.display()), "");

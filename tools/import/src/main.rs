@@ -157,11 +157,6 @@ fn main() -> ExitCode {
             repeats => Timing::Classes(repeats),
         },
         seed: arguments.seed,
-        // As the next tool will call it.
-        file: match arguments.output.display().to_string() {
-            name if name == "-" => "<stdin>".to_owned(),
-            name => name,
-        },
     };
     let start = Instant::now();
     let talk = std::io::stderr().is_terminal();
