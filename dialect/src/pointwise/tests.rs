@@ -1,6 +1,6 @@
 //! Bodies of nodes, read: spaces, strides, storages with several names, and what is refused. Numerics are tested in `rk-kernels`.
 
-use super::{Elementwise, Formula, Source};
+use super::{Element, Elementwise, Formula, Source};
 use crate::Context;
 use crate::ops;
 
@@ -198,7 +198,9 @@ fn a_layer_norm_writes_one_mean_per_row() {
     let behind = format!("%p = rk.aten \"aten.mul.Tensor\"(%y#0, %y#2) : ({whole}, {row}) -> {whole}");
     let refused = norm("f32", &behind, "%p", whole).expect_err("one number per row");
     assert!(refused.contains("reads what a row has one of"), "{refused}");
-    assert!(norm("f16", "", "%y#0", "tensor<4x6x5xf16>").expect_err("f16").contains("not pointwise"));
+    let half = norm("f16", "", "%y#0", "tensor<4x6x5xf16>").expect("rows");
+    assert_eq!((half.reads[0].element, half.steps[0].element), (Element::F16, Element::F32));
+    assert!(norm("i64", "", "%y#0", "tensor<4x6x5xi64>").expect_err("i64").contains("not pointwise"));
 }
 
 #[test]
