@@ -3,7 +3,8 @@
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
 //! 2. Pack the plan once more with [`PATIENCE`] times the effort, then in other orders of its runs ([`crate::compact`]), then the
 //!    other plans that the search met, fastest first.
-//! 3. If none fits, repair the fastest greedily for somewhat smaller peaks, so that there is a plan at all.
+//! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
+//!    is repaired from a tight plan is as hard to pack as that.
 //! 4. Solve again for smaller peaks, from what is there, the fastest repaired: less by the overshoot, then half-way between what did and what did not help.
 //!
 //! Bounds are those of the logical peak, which no arena beats. How the time is shared depends on the given order: where that
@@ -34,7 +35,7 @@ const COMPACTING: f64 = 0.2;
 /// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
-const RESERVES: [u64; 4] = [995, 980, 940, 880];
+const RESERVES: [u64; 3] = [980, 940, 880];
 const RESERVE_TIME: f64 = 0.02;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
@@ -125,13 +126,8 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         // Milliseconds, and spent even if the time is over: a poor plan is better than none.
         let budget = high / 1000 * per_mille;
         let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
-        let quick = Request {
-            budget: Bytes(budget),
-            solver: crate::Solver::Greedy,
-            time_limit,
-            starts: vec![wanted.clone()],
-            ..logical.clone()
-        };
+        let quick =
+            Request { budget: Bytes(budget), solver: crate::Solver::Greedy, time_limit, ..logical.clone() };
         best = solve_logical(&quick).plan.and_then(|plan| packer.first_that_fits(vec![plan], false));
         low = best.as_ref().map(|_| budget);
     }
