@@ -22,7 +22,7 @@ const GENERATED: [(&str, &str, &str); 10] = [
 ];
 
 /// The C++ files of the shim, each with its reason in its first lines.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "Dialect.cpp",
     "Assembly.cpp",
     "Lowered.cpp",
@@ -30,6 +30,7 @@ const SOURCES: [&str; 8] = [
     "Hooks.cpp",
     "Access.cpp",
     "Pass.cpp",
+    "Lines.cpp",
     "Tools.cpp",
 ];
 

@@ -41,6 +41,9 @@ struct Schedule : mlir::SideEffects::Resource::Base<Schedule> {
   llvm::StringRef getName() final { return "rk.schedule"; }
 };
 
+/// Diagnostics at recorded ops name a line of `file` (Lines.cpp). The other registry is to parse it with; it must outlive the contexts.
+void placeDiagnostics(mlir::DialectRegistry &registry, const mlir::DialectRegistry &parsing, llvm::StringRef file);
+
 } // namespace rk
 
 #endif // RK_DIALECT_H

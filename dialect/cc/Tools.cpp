@@ -36,6 +36,9 @@ int rkOptMain(int argc, char **argv, const char *version) {
                                                     registry);
   if (budget.getNumOccurrences() > 0)
     rkSetOptionDefault(wrap(StringRef("budget")), wrap(StringRef(budget.getValue())));
+  DialectRegistry parsing;
+  registerEverything(parsing);
+  rk::placeDiagnostics(registry, parsing, input);
   return asMainReturnCode(MlirOptMain(argc, argv, input, output, registry));
 }
 

@@ -104,6 +104,8 @@ pub struct Report {
     pub step_over_baseline: Option<f64>,
     /// The same to the step beside it.
     pub step_over_beside: Option<f64>,
+    /// What the nodes take here over what they take in the step beside it, each counted once, with its time as in `times`.
+    pub nodes_over_beside: Option<f64>,
     /// Nanoseconds of the nodes, as a text ([`timing::to_text`]).
     pub times: Option<String>,
     /// Measured peak of the original order, in the same scope as the step's.
@@ -207,6 +209,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         baseline_step_seconds: None,
         step_over_baseline: None,
         step_over_beside: None,
+        nodes_over_beside: None,
         times: None,
         baseline_peak_bytes: None,
         eager_peak_bytes: None,
@@ -243,7 +246,8 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         original.clear()?;
     }
     if options.repeat > 0 {
-        for program in [Some(&mut ours), calls.as_mut()].into_iter().flatten().filter(|_| options.times) {
+        let clocked = [Some(&mut ours), calls.as_mut(), beside.as_mut()];
+        for program in clocked.into_iter().flatten().filter(|_| options.times) {
             program.machine.start_clock()?;
         }
         let mut lanes: Vec<&mut dyn Stepper> = vec![&mut ours];
@@ -275,6 +279,8 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         if options.times {
             let calls = calls.as_mut().map(nodes).unwrap_or_default();
             let times = nodes(&mut ours);
+            report.nodes_over_beside =
+                beside.as_mut().map(nodes).and_then(|beside| timing::nodes_over(&times, &beside));
             report.times = Some(timing::to_text(&step, &times, &calls, &report.device, report.threads));
         }
     }

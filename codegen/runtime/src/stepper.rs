@@ -46,6 +46,9 @@ pub trait Stepper {
     /// When libtorch refuses.
     fn update(&mut self, lr: f64) -> Result<(), RuntimeError>;
 
+    /// The last run does not count for the times of nodes.
+    fn forget_times(&mut self) {}
+
     /// Lets go of the results.
     ///
     /// # Errors
@@ -100,6 +103,10 @@ impl Stepper for Program {
 
     fn update(&mut self, lr: f64) -> Result<(), RuntimeError> {
         self.machine.update(lr)
+    }
+
+    fn forget_times(&mut self) {
+        self.machine.forget_times();
     }
 
     fn clear(&mut self) -> Result<(), RuntimeError> {

@@ -30,14 +30,16 @@ pub fn rounds(
         for (i, stepper) in steppers.iter_mut().enumerate() {
             if k >= warmup {
                 stepper.run()?;
+                stepper.forget_times();
                 stepper.clear()?;
             }
             device.synchronize()?;
             let start = Instant::now();
             stepper.run()?;
             device.synchronize()?;
-            if k >= warmup {
-                seconds[i].push(start.elapsed().as_secs_f64());
+            match k >= warmup {
+                true => seconds[i].push(start.elapsed().as_secs_f64()),
+                false => stepper.forget_times(),
             }
             // Results of one side must not lie in memory while the other side runs.
             stepper.clear()?;
@@ -72,6 +74,13 @@ pub struct Clock {
 impl Clock {
     pub(crate) fn begin(&mut self) {
         self.last = Some(Instant::now());
+    }
+
+    /// Forgets the last run.
+    pub(crate) fn forget(&mut self) {
+        for samples in &mut self.samples {
+            samples.pop();
+        }
     }
 
     pub(crate) fn lap(&mut self, segment: usize) {
@@ -109,6 +118,13 @@ impl Clock {
     }
 }
 
+/// What the nodes of two steps take together, those that both have: the ratio of the sums; `None` if there are none.
+pub fn nodes_over(ours: &BTreeMap<String, f64>, theirs: &BTreeMap<String, f64>) -> Option<f64> {
+    let both = ours.iter().filter_map(|(name, time)| Some((time, theirs.get(name)?)));
+    let (ours, theirs) = both.fold((0.0, 0.0), |sums, (a, b)| (sums.0 + a, sums.1 + b));
+    (theirs > 0.0).then(|| ours / theirs)
+}
+
 /// The times as `--rk-annotate-cost=times=FILE` and `--rk-fuse=times=FILE` read them: a line about the measurement, then per node its
 /// name and its nanoseconds; of a node with a generated kernel also the nanoseconds of its calls instead, and their operators.
 pub fn to_text(
@@ -133,7 +149,9 @@ pub fn to_text(
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, median, median_ratio};
+    use super::{Clock, median, median_ratio, nodes_over};
+    use std::collections::BTreeMap;
+
     use rk_step::{Instr, Node, NodeId, Plan, Program, Run, Slot, Step};
 
     #[test]
@@ -189,6 +207,15 @@ mod tests {
     #[test]
     fn the_middle_one() {
         assert_eq!((median(vec![3.0, 1.0, 2.0]), median(vec![4.0, 1.0])), (2.0, 2.5));
+    }
+
+    #[test]
+    fn nodes_that_both_have_count() {
+        let times = |nodes: &[(&str, f64)]| nodes.iter().map(|&(name, time)| (name.to_owned(), time)).collect();
+        let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            (times(&[("a", 1.0), ("b", 5.0)]), times(&[("b", 4.0), ("c", 9.0)]));
+        assert_eq!(nodes_over(&ours, &theirs), Some(1.25));
+        assert_eq!(nodes_over(&ours, &BTreeMap::new()), None);
     }
 
     #[test]

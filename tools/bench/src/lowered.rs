@@ -2,9 +2,10 @@
 //! runs, against eager PyTorch and against what the planner predicted.
 //!
 //! The costs that the planner sees are measured where they will be paid: inside the lowered step that keeps everything, node by node,
-//! as medians of many steps (`rk-run --times`), and then again inside of the step that was planned with them, whose second runs stand between
-//! other neighbours and in less memory; what is planned with those counts (`--rounds`). Then the planned step, the step that keeps everything and eager PyTorch take turns in
-//! one process, and a ratio is the median of the ratios of neighbours (`rk-run --beside`). Where a process has its memory makes a step
+//! as medians of many steps (`rk-run --times`); what the plan costs by them is the overhead *planned*. Then they are measured again, inside of
+//! the planned step, whose second runs stand between other neighbours and whose nodes run in less memory, in turns with the step that keeps
+//! everything; it is planned once more with those (`--rounds`), and what that plan takes over the nodes of the step that keeps everything is the
+//! overhead *predicted*. Then the planned step, the step that keeps everything and eager PyTorch take turns in one process, and a ratio is the median of the ratios of neighbours (`rk-run --beside`). Where a process has its memory makes a step
 //! a few percent faster or slower for as long as it lives (a step beside itself shows it), so there are several processes, and the median
 //! of their medians counts.
 
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::report::{Table, mib, publish};
-use crate::toolbox::{Finished, checked, step_file, tool};
+use crate::toolbox::{Finished, step_file, tool};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -41,7 +42,7 @@ pub struct Options {
     common: crate::Common,
 }
 
-const COLUMNS: [&str; 10] = [
+const COLUMNS: [&str; 11] = [
     "model",
     "budget",
     "measured peak",
@@ -49,8 +50,9 @@ const COLUMNS: [&str; 10] = [
     "arena / planned peak",
     "outside",
     "step / eager",
-    "overhead predicted",
-    "overhead measured",
+    "overhead planned",
+    "predicted",
+    "measured",
     "bit-equal",
 ];
 
@@ -119,7 +121,7 @@ impl Kept {
         let rounds = options.seconds / f64::from(options.processes) / (3.0 * round);
         kept.repeat = format!("{}", rounds.clamp(5.0, 200.0) as u32);
         let ran = kept.timed(options, &[&step, "--times", &kept.times])?;
-        kept.cells = cells(&ran, &["–".to_owned(), "–".to_owned()])?;
+        kept.cells = cells(&ran, &["–"; 3].map(str::to_owned))?;
         Ok(kept)
     }
 
@@ -131,20 +133,26 @@ impl Kept {
             self.step(tag, &[&format!("--rk-annotate-cost=times={times}"), &plan, "--rk-lower"])
         };
         let Some(mut step) = planned(&self.times)? else {
-            return Ok([vec!["infeasible".to_owned()], vec![String::new(); 7]].concat());
+            return Ok([vec!["infeasible".to_owned()], vec![String::new(); 8]].concat());
         };
+        // The time of the plan over that of all nodes once.
+        let ratio = || -> Result<f64> {
+            let text = std::fs::read_to_string(format!("{}.{tag}.lowered.mlir", self.stem))?;
+            let nanos = |key: &str| -> Result<f64> { Ok(crate::models::attribute(&text, key)?.parse()?) };
+            Ok(nanos("rk.time")? / nanos("rk.base_time")?)
+        };
+        let first = ratio()?;
+        let mut predicted = first;
+        let beside = format!("{}.none.lowered.rkx", self.stem);
         for _ in 1..options.rounds {
             let times = format!("{}.{tag}.times", self.stem);
-            checked("rk-run", &[&step, "--times", &times, "--repeat", &self.repeat])?;
+            let ran = self.timed(options, &[&step, "--steps", "1", "--beside", &beside, "--times", &times])?;
             step = planned(&times)?.context("a budget that could be met cannot be any more")?;
+            predicted = ratio()? * number(&ran, "nodes_over_beside")?;
         }
-        let beside = format!("{}.none.lowered.rkx", self.stem);
         let ran = self.timed(options, &[&step, "--steps", "3", "--beside", &beside])?;
-        let text = std::fs::read_to_string(format!("{}.{tag}.lowered.mlir", self.stem))?;
-        let nanos = |key: &str| -> Result<f64> { Ok(crate::models::attribute(&text, key)?.parse()?) };
-        let predicted = nanos("rk.time")? / nanos("rk.base_time")? - 1.0;
-        let measured = number(&ran, "step_over_beside")? - 1.0;
-        cells(&ran, &[predicted, measured].map(|overhead| format!("{:.1} %", 100.0 * overhead)))
+        let measured = number(&ran, "step_over_beside")?;
+        cells(&ran, &[first, predicted, measured].map(|ratio| format!("{:.1} %", 100.0 * (ratio - 1.0))))
     }
 
     /// Runs a step in several processes; of ratios the median, of the rest what the last one said.
@@ -153,7 +161,7 @@ impl Kept {
         let reports: Vec<Value> =
             (0..options.processes).map(|_| report(&tool("rk-run", &arguments)?)).collect::<Result<_>>()?;
         let mut last = reports.last().cloned().context("no process")?;
-        for key in ["step_over_baseline", "step_over_beside"] {
+        for key in ["step_over_baseline", "step_over_beside", "nodes_over_beside"] {
             let mut ratios: Vec<f64> = reports.iter().filter_map(|report| report[key].as_f64()).collect();
             ratios.sort_by(f64::total_cmp);
             last[key] = ratios.get(ratios.len() / 2).copied().into();
@@ -186,7 +194,7 @@ fn number(report: &Value, key: &str) -> Result<f64> {
 }
 
 /// The cells behind model and budget.
-fn cells(report: &Value, overheads: &[String; 2]) -> Result<Vec<String>> {
+fn cells(report: &Value, overheads: &[String; 3]) -> Result<Vec<String>> {
     let number = |key: &str| number(report, key);
     let mut cells = vec![
         mib(number("measured_peak_bytes")?),

@@ -23,6 +23,7 @@ pub fn json(plan: &Plan, report: &Report) -> String {
         "baseline_step_seconds": report.baseline_step_seconds,
         "step_over_baseline": report.step_over_baseline,
         "step_over_beside": report.step_over_beside,
+        "nodes_over_beside": report.nodes_over_beside,
         "baseline_peak_bytes": report.baseline_peak_bytes,
         "max_abs_diff": max_abs,
         "bit_equal": verdict.map(|_| difference.is_none()),
