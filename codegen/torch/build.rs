@@ -11,6 +11,7 @@ const SOURCES: &[&str] = &[
     "cc/dispatch.cpp",
     "cc/memory.cpp",
     "cc/arena.cpp",
+    "cc/settle.cpp",
     "cc/watch.cpp",
     "cc/workspace.cpp",
     "cc/device.cpp",

@@ -1,4 +1,4 @@
-//! The GPU side of a lowered step: generated kernels, events, and the whole step as one CUDA graph.
+//! The GPU side of a lowered step: generated kernels, events, and pieces of the step as CUDA graphs.
 //!
 //! libcuda is loaded when a step for a GPU is run; nothing is linked. What is queued, where and behind what is said by the launch
 //! sequence (`rk_step::sequence`): [`Driver`] only carries it out. Operators of ATen are queued by torch on the stream that is
@@ -122,11 +122,23 @@ pub(crate) struct Kernel {
 // SAFETY: a handle of the driver.
 unsafe impl Send for Kernel {}
 
-/// Streams of one GPU, events between them, and the graph of a step.
+/// Launches that were captured, as one.
+pub(crate) struct Graph(sys::CUgraphExec);
+
+// SAFETY: a handle of the driver.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made by `Driver::end_capture`, let go once; an error here has nobody to go to.
+        unsafe { result::graph::exec_destroy(self.0).ok() };
+    }
+}
+
+/// Streams of one GPU, and events between them.
 pub(crate) struct Driver {
     streams: Streams,
     events: BTreeMap<Event, sys::CUevent>,
-    graph: Option<sys::CUgraphExec>,
 }
 
 // SAFETY: handles of the driver, which may be used from any thread.
@@ -139,7 +151,7 @@ impl Driver {
     /// When the driver is not there.
     pub fn new(device: Device, streams: u32) -> Result<Self, RuntimeError> {
         enter(device)?;
-        Ok(Self { streams: Streams::new(device, streams)?, events: BTreeMap::new(), graph: None })
+        Ok(Self { streams: Streams::new(device, streams)?, events: BTreeMap::new() })
     }
 
     fn stream(&self, stream: u32) -> Result<sys::CUstream, RuntimeError> {
@@ -219,32 +231,29 @@ impl Driver {
     ///
     /// # Errors
     /// When something was queued that a graph cannot hold.
-    pub fn end_capture(&mut self, failed: bool) -> Result<(), RuntimeError> {
+    pub fn end_capture(&self, failed: bool) -> Result<Option<Graph>, RuntimeError> {
         // SAFETY: the stream is alive, and the graph is let go once.
         unsafe {
             let ended = result::stream::end_capture(self.stream(0)?);
             if failed {
                 ended.map(|graph| result::graph::destroy(graph).ok()).ok();
-                return Ok(());
+                return Ok(None);
             }
             let graph = ended.map_err(refused("ending a capture"))?;
             let flags = sys::CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
             let made = result::graph::instantiate(graph, flags);
             result::graph::destroy(graph).map_err(refused("letting a graph go"))?;
-            self.graph = Some(made.map_err(refused("making a graph"))?);
+            Ok(Some(Graph(made.map_err(refused("making a graph"))?)))
         }
-        Ok(())
     }
 
-    /// Runs the graph, if there is one.
+    /// Queues a graph on stream 0.
     ///
     /// # Errors
     /// When the driver refuses.
-    pub fn replay(&self) -> Result<bool, RuntimeError> {
-        let Some(graph) = self.graph else { return Ok(false) };
+    pub fn replay(&self, graph: &Graph) -> Result<(), RuntimeError> {
         // SAFETY: graph and stream are alive.
-        unsafe { result::graph::launch(graph, self.stream(0)?) }.map_err(refused("launching a graph"))?;
-        Ok(true)
+        unsafe { result::graph::launch(graph.0, self.stream(0)?) }.map_err(refused("launching a graph"))
     }
 }
 
@@ -252,7 +261,6 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // SAFETY: each handle was made here, and is let go once; an error here has nobody to go to.
         unsafe {
-            self.graph.map(|graph| result::graph::exec_destroy(graph).ok());
             for &event in self.events.values() {
                 result::event::destroy(event).ok();
             }

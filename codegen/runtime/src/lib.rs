@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`machine`] | runs the program and measures its peak |
 //! | `pass` | one execution: segments in some order, with what they take |
-//! | `cuda` | the GPU side: kernels, events, the step as one graph |
+//! | `cuda` | the GPU side: kernels, events, graphs |
+//! | `on_gpu` | a pass whose launches are queued on streams |
 //! | `prepare` | turns the program into prepared calls, once |
 //! | [`guest`] | a step in somebody else's program, who interrupts it for the loss |
 //! | [`arguments`] | whether tensors are what a step was made for |
@@ -31,6 +32,7 @@ mod error;
 pub mod guest;
 mod kernels;
 pub mod machine;
+mod on_gpu;
 mod pass;
 mod placed;
 mod prepare;
@@ -42,5 +44,5 @@ pub mod timing;
 
 pub use error::RuntimeError;
 pub use guest::Guest;
-pub use machine::{Excess, Machine, Measured};
+pub use machine::{Excess, Machine, Measured, Queueing};
 pub use session::{Check, Options, Report};

@@ -31,10 +31,11 @@ use rk_step::{Account, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec
 use rk_torch::{Arena, Counts, Device, Parked, Running, Slots, memory};
 use tch::Tensor;
 
+use self::graph::Gpu;
 use crate::cuda::{self, Driver};
 use crate::error::RuntimeError;
 use crate::kernels::Kernels;
-use crate::pass::{OnGpu, Pass, Places, Progress};
+use crate::pass::{Pass, Places, Progress};
 use crate::prepare::{Prepare, Segment, prepare};
 use crate::timing::Clock;
 use crate::{arguments, placed, streams, tensors};
@@ -52,6 +53,19 @@ pub struct Measured {
     pub excess: Option<Excess>,
     /// Allocations of a lowered step, counted by the allocator; `None` for a step without addresses.
     pub counts: Option<Counts>,
+    /// How a lowered step was queued on its GPU; `None` elsewhere.
+    pub queued: Option<Queueing>,
+}
+
+/// How the launches of a step came to the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queueing {
+    /// Graphs that were launched.
+    pub graphs: usize,
+    /// Launches that are in them.
+    pub captured: usize,
+    /// Launches that were queued one by one.
+    pub launches: usize,
 }
 
 /// A run that needed more bytes than planned.
@@ -82,13 +96,9 @@ pub struct Machine {
     /// Positions in the program in the order of execution, when it is another one.
     order: Option<Vec<usize>>,
     /// The GPU that a lowered step runs on.
-    driver: Option<Driver>,
-    /// Whether its next run is captured, as all but the first are; `None`: no graph can hold it.
-    captures: Option<bool>,
+    gpu: Option<Gpu>,
     /// By output, the gradients of all runs since [`Machine::run`], when there were several.
     accumulated: BTreeMap<usize, Tensor>,
-    /// What it leaves behind each time, once it is a graph.
-    replayed: Option<graph::Replayed>,
     /// Times every segment while it is there.
     clock: Option<Clock>,
     /// Behind the segments, whose launches point into it.
@@ -100,6 +110,10 @@ pub struct Machine {
 pub(crate) enum Part {
     /// All of it.
     Whole,
+    /// All of it, in pieces that are captured if they can be.
+    Recording,
+    /// All of it again, as it was recorded.
+    Replaying,
     /// What comes before the caller's part, and the views among what the caller gets.
     Forward,
     /// What comes after it.
@@ -140,20 +154,17 @@ impl Machine {
         let state = device.generator_state()?;
         let mut states_are_counted = memory::read(device)?.current > before;
         drop(state);
-        let (mut arena, mut sequence, mut driver) = (None, None, None);
+        let (mut arena, mut sequence, mut gpu) = (None, None, None);
         if let Some(layout) = &step.layout {
             let launches = Sequence::of(&step, layout)?;
             launches.check()?;
             arena = Some(placed::arena(&step, layout, &launches, device)?);
             if device != Device::Cpu {
                 states_are_counted = true;
-                driver = Some(Driver::new(device, launches.streams)?);
+                gpu = Some(Gpu::new(Driver::new(device, launches.streams)?, &launches));
             }
             sequence = Some(launches);
         }
-        let parked = None;
-        // torch lets nobody read or set the state of a generator during a capture.
-        let captures = (!step.nodes.iter().any(|node| node.random)).then_some(false);
         Ok(Self {
             step,
             device,
@@ -162,14 +173,12 @@ impl Machine {
             kept,
             account,
             states_are_counted,
-            parked,
+            parked: None,
             arena,
             sequence,
             order: None,
-            driver,
-            captures,
+            gpu,
             accumulated: BTreeMap::new(),
-            replayed: None,
             clock: None,
             _kernels: kernels,
         })
@@ -209,7 +218,7 @@ impl Machine {
             self.execute(Part::Backward, resident, progress, Some(&mut running), None).map(drop)
         });
         self.arena = Some(arena);
-        self.driver.as_mut().map_or(Ok(()), |driver| driver.make_current(None))?;
+        self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.driver.make_current(None))?;
         self.let_go(rehearsed.is_err())?;
         rehearsed?;
         self.clear_results()?;
@@ -229,10 +238,10 @@ impl Machine {
     /// # Errors
     /// When the step is not lowered, and so has no streams, or runs on a GPU.
     pub fn set_pace(&mut self, pace: Pace) -> Result<(), RuntimeError> {
-        let Some(sequence) = self.sequence.as_ref().filter(|_| self.driver.is_none()) else {
+        let Some(sequence) = self.sequence.as_ref().filter(|_| self.gpu.is_none()) else {
             let only = "streams are emulated on the CPU only";
             let lacks =
-                if self.driver.is_some() { only } else { "the step is not lowered, so it has no streams" };
+                if self.gpu.is_some() { only } else { "the step is not lowered, so it has no streams" };
             return Err(RuntimeError::Device(lacks.into()));
         };
         self.order = Some(streams::order(&self.step, sequence, pace)?);
@@ -246,8 +255,8 @@ impl Machine {
 
     /// Runs the step once. Its results stay until the next run.
     ///
-    /// On a GPU a lowered step is queued launch by launch the first time, captured into a graph the second time, and replayed from
-    /// then on; launch by launch always if it draws random numbers, or an operator waits for the host.
+    /// On a GPU a lowered step is queued launch by launch the first time, captured the second time, and replayed from then on; what draws
+    /// random numbers or waits for the host is queued every time.
     ///
     /// # Errors
     /// When an operator fails, named with instruction and node. The values made so far are let go.
@@ -282,24 +291,24 @@ impl Machine {
 
     fn run_again(&mut self) -> Result<Measured, RuntimeError> {
         self.clear_results()?;
-        if self.driver.is_none() {
-            return self.run_once();
+        if self.gpu.is_none() {
+            return self.run_once(Part::Whole);
         }
         cuda::enter(self.device)?;
         // What was queued before the step, on streams of others, and what will be after it.
         self.device.synchronize()?;
         let measured = self.on_gpu();
-        if let Some(driver) = &mut self.driver {
-            driver.make_current(None)?;
+        if let Some(gpu) = &mut self.gpu {
+            gpu.driver.make_current(None)?;
         }
         let measured = measured?;
         self.device.synchronize()?;
         Ok(measured)
     }
 
-    fn run_once(&mut self) -> Result<Measured, RuntimeError> {
+    fn run_once(&mut self, part: Part) -> Result<Measured, RuntimeError> {
         let resident = memory::read(self.device)?.current;
-        Ok(self.run_part(Part::Whole, resident, Progress::default())?.0)
+        Ok(self.run_part(part, resident, Progress::default())?.0)
     }
 
     /// Runs a part of the step, with so many bytes allocated outside of it, from where it has come to.
@@ -387,8 +396,9 @@ impl Machine {
         base: Option<usize>,
     ) -> Result<(Measured, Progress), RuntimeError> {
         let uncounted = if self.states_are_counted { 0 } else { self.step.generator_bytes() };
-        let Self { step, device, slots, segments, parked, account, sequence, order, driver, clock, .. } =
-            self;
+        let Self {
+            step, device, slots, segments, kept, parked, account, sequence, order, gpu, clock, ..
+        } = self;
         let placed = sequence.as_ref().zip(step.layout.as_ref()).zip(base);
         let places = placed.map(|((sequence, layout), arena)| {
             let gradients = arena + placed::gradient_offset(step, layout) as usize;
@@ -422,20 +432,14 @@ impl Machine {
             }
             Ok(())
         };
-        match (&*order, &*sequence, driver) {
+        match (&*order, &*sequence, gpu) {
             _ if part == Part::Forward => {
                 (0..middle).chain([epilogue + 1]).try_for_each(|at| pass.segment(at, None))?;
             }
             _ if part == Part::Backward => {
                 (middle + 1..=epilogue).try_for_each(|at| pass.segment(at, None))?;
             }
-            (_, Some(sequence), Some(driver)) => {
-                let mut queue = OnGpu { pass: &mut pass, driver, next: 0, one_by_one: rehearses };
-                sequence.enqueue(&mut queue)?;
-                let rest = queue.next;
-                driver.make_current(Some(0))?;
-                (rest..=epilogue).try_for_each(|at| pass.segment(at, None))?;
-            }
+            (_, Some(sequence), Some(gpu)) => gpu.queue(&mut pass, sequence, part, rehearses, kept)?,
             (Some(order), ..) if !rehearses => {
                 order.iter().copied().chain([epilogue]).try_for_each(|at| timed(&mut pass, at))?;
             }

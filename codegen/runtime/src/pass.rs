@@ -1,8 +1,7 @@
 //! One execution of a program: its segments in some order, with what they take.
 
-use rk_step::queue::Event;
 use rk_step::sequence::{Queued, Region, Sequence, Work};
-use rk_step::{Account, Instr, Queue, Step};
+use rk_step::{Account, Instr, Step};
 use rk_torch::{Buffers, Device, Parked, Running, Slots, memory};
 
 use crate::cuda::Driver;
@@ -39,7 +38,7 @@ pub(crate) struct Places<'a> {
     pub gradients: usize,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Progress {
     gradient_bytes: i64,
     states: i64,
@@ -121,6 +120,7 @@ impl Pass<'_, '_> {
                 measured_bytes: account.during[at] + by,
             }),
             counts: arena.map(|arena| arena.counts()),
+            queued: None,
         };
         (measured, progress)
     }
@@ -149,41 +149,6 @@ impl Places<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// A pass whose launches are queued on the streams of a GPU.
-pub(crate) struct OnGpu<'p, 'a, 'r> {
-    pub pass: &'p mut Pass<'a, 'r>,
-    pub driver: &'p mut Driver,
-    /// Position in the program of what comes next.
-    pub next: usize,
-    /// Whether to wait for every launch: on the heap torch's allocator gives memory of one stream to another.
-    pub one_by_one: bool,
-}
-
-impl Queue for OnGpu<'_, '_, '_> {
-    type Error = RuntimeError;
-
-    fn wait(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
-        self.driver.wait(stream, event)
-    }
-
-    fn launch(&mut self, _: usize, queued: &Queued) -> Result<(), RuntimeError> {
-        self.driver.make_current(Some(queued.stream))?;
-        // Handles are dropped in program order, on the host: places are ordered by events, not by handles.
-        while self.next <= queued.instr {
-            self.pass.segment(self.next, Some((self.driver, queued.stream)))?;
-            self.next += 1;
-        }
-        if self.one_by_one {
-            self.pass.device.synchronize()?;
-        }
-        Ok(())
-    }
-
-    fn record(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
-        self.driver.record(stream, event)
     }
 }
 

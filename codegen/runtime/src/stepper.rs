@@ -127,6 +127,8 @@ impl Program {
         };
         let counts = measured.counts.map(|now| most(now, self.measured.counts.unwrap_or_default()));
         (measured.counts, self.measured.counts) = (counts, counts);
+        // As the last one was queued: the first ones warm up.
+        self.measured.queued = measured.queued;
         if peak >= self.measured.peak_bytes {
             self.measured = measured;
         }

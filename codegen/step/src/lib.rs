@@ -16,6 +16,7 @@
 //! | [`mod@spread`] | the step before the rewrite at addresses that nothing shares |
 //! | [`sequence`] | what a lowered step queues: launches, streams, addresses, waits |
 //! | [`queue`] | whatever has streams, and an emulation of it |
+//! | [`mod@pieces`] | which launches a graph holds, and which are queued each time |
 //! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |
 //! | [`mod@explain`] | the program as text, one line per instruction |
 //!
@@ -30,6 +31,7 @@ pub mod kernel;
 pub mod layout;
 pub mod model;
 pub mod origin;
+pub mod pieces;
 pub mod queue;
 pub mod sequence;
 pub mod spread;

@@ -4,19 +4,20 @@
 //! interface has: wait for an event on a stream, launch on a stream, record an event on a stream. [`Emulated`] keeps a queue per
 //! stream and then takes from their heads in any order that the events allow, among them the most extreme ones.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::ops::Range;
 
 use crate::sequence::{Queued, Sequence};
 
 /// A moment of a stream that another stream can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Event {
-    /// Stream 0 has come to the step.
-    Begin,
+    /// Stream 0 has come to the launches from this one on.
+    Begin(usize),
     /// This launch of the sequence is done.
     Behind(usize),
-    /// This stream has done its part.
-    End(u32),
+    /// This stream has done its part of the launches from this one on.
+    End(usize, u32),
 }
 
 /// Something that launches can be queued on. A launch is named by its position in the sequence.
@@ -41,20 +42,28 @@ pub trait Queue {
 }
 
 impl Sequence {
-    /// Queues everything, in program order. The other streams begin behind what stream 0 has to do before the step, and what stream
-    /// 0 does after it begins behind all of them; a capture of stream 0 captures them, too.
+    /// Queues these launches, in program order. The other streams begin behind what stream 0 has to do before them, and what stream
+    /// 0 does after them begins behind all of them: a capture of stream 0 captures them, too, and a sequence may be queued in pieces, one
+    /// behind the other. What a launch waits for in an earlier piece is done then.
     ///
     /// # Errors
     /// The first refusal.
-    pub fn enqueue<Q: Queue>(&self, queue: &mut Q) -> Result<(), Q::Error> {
-        if self.streams > 1 {
-            queue.record(0, Event::Begin)?;
+    pub fn enqueue<Q: Queue>(&self, launches: Range<usize>, queue: &mut Q) -> Result<(), Q::Error> {
+        let first = launches.start;
+        let others: BTreeSet<u32> = self.launches[launches.clone()]
+            .iter()
+            .map(|one| one.stream)
+            .filter(|&stream| stream > 0)
+            .collect();
+        if !others.is_empty() {
+            queue.record(0, Event::Begin(first))?;
         }
-        for stream in 1..self.streams {
-            queue.wait(stream, Event::Begin)?;
+        for &stream in &others {
+            queue.wait(stream, Event::Begin(first))?;
         }
-        for (at, queued) in self.launches.iter().enumerate() {
-            for &before in &queued.waits {
+        for at in launches {
+            let queued = &self.launches[at];
+            for &before in queued.waits.iter().filter(|&&before| before >= first) {
                 queue.wait(queued.stream, Event::Behind(before))?;
             }
             queue.launch(at, queued)?;
@@ -62,9 +71,9 @@ impl Sequence {
                 queue.record(queued.stream, Event::Behind(at))?;
             }
         }
-        for stream in 1..self.streams {
-            queue.record(stream, Event::End(stream))?;
-            queue.wait(0, Event::End(stream))?;
+        for &stream in &others {
+            queue.record(stream, Event::End(first, stream))?;
+            queue.wait(0, Event::End(first, stream))?;
         }
         Ok(())
     }
@@ -120,7 +129,7 @@ impl Emulated {
     /// The sequence, queued.
     pub fn of(sequence: &Sequence) -> Self {
         let mut queue = Self::default();
-        let Ok(()) = sequence.enqueue(&mut queue);
+        let Ok(()) = sequence.enqueue(0..sequence.launches.len(), &mut queue);
         queue
     }
 

@@ -3,6 +3,7 @@
 
 mod sample;
 
+use rk_step::pieces::{Piece, pieces};
 use rk_step::queue::{Emulated, Pace};
 use rk_step::sequence::{Access, Queued, Region, Sequence, Work};
 use rk_step::{Instr, Slot, Step};
@@ -139,12 +140,46 @@ fn every_allowed_order_computes_the_same() {
             assert_eq!(order.len(), 40, "{pace:?}");
             assert_eq!(memory(&launches, &order), expected, "{pace:?}");
         }
+        // In pieces, whose borders take the place of waits across them.
+        let cuts = [0, 3 + draw(9) as usize, 12 + draw(9) as usize, 21 + draw(19) as usize, 40];
+        for pace in PACES {
+            let mut queue = Emulated::default();
+            for cut in cuts.windows(2) {
+                let Ok(()) = sequence.enqueue(cut[0]..cut[1], &mut queue);
+            }
+            let order = queue.order(pace);
+            assert_eq!(order.len(), 40, "{pace:?}");
+            assert_eq!(memory(&launches, &order), expected, "{pace:?} in pieces {cuts:?}");
+        }
         let bare = Sequence { streams: sequence.streams, launches: launches.clone() };
         let differs = |pace: &Pace| memory(&launches, &Emulated::of(&bare).order(*pace)) != expected;
         broken += usize::from(PACES.iter().any(differs));
         assert_eq!(bare.check().is_err(), sequence.launches.iter().any(|one| !one.waits.is_empty()));
     }
     assert!(broken > 30, "only {broken} cases depend on their events");
+}
+
+/// `d` draws, `.` does not. What is captured is shown in brackets, pieces are apart.
+#[test]
+fn a_sequence_is_cut_at_its_draws() {
+    let cut = |text: &str| {
+        let launch = |one: char| {
+            let region = if one == 'd' { Region::Generator } else { Region::Arena };
+            let accesses = vec![Access { region, from: 0, to: 1, writes: true }];
+            Queued { instr: 0, stream: 0, waits: vec![], records: false, work: Work::Library, accesses }
+        };
+        let sequence = Sequence::ordered(text.chars().map(launch).collect());
+        let shown = |Piece { launches, captured }: Piece| {
+            let part = &text[launches];
+            if captured { format!("[{part}]") } else { part.to_owned() }
+        };
+        pieces(&sequence).into_iter().map(shown).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(cut("...d...dd....."), "[...] d [...] dd [.....]");
+    assert_eq!(cut("..d.d...d.."), "..d.d [...] d..");
+    assert_eq!(cut("d"), "d");
+    assert_eq!(cut(".."), "[..]", "without draws it is one graph");
+    assert_eq!(cut(""), "");
 }
 
 fn memory(launches: &[Queued], order: &[usize]) -> Vec<u64> {

@@ -16,12 +16,10 @@
 // Threads: requests of the thread that runs the step are placed, and those of its OpenMP team, whose threads are marked when the
 // step is entered. Anybody else's go to the heap and are counted. One step runs at a time in a process.
 #include "arena.h"
+#include "arena_state.h"
 #include "common.h"
-#include "convert.h"
-#include "watch.h"
 
 #include <ATen/Parallel.h>
-#include <c10/core/Allocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <dlfcn.h>
@@ -29,10 +27,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
-#include <optional>
-#include <unordered_map>
-#include <vector>
 
 namespace {
 
@@ -40,56 +34,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 
 using rk::rounded;
 
-struct Output {
-  int64_t bytes;
-  char* place; // null: it leaves the step, and is made on the heap
-  int32_t slot;
-};
-struct Request {
-  int64_t bytes;
-  int32_t output; // -1: a temporary
-  int64_t offset; // of a temporary; -1: it outlived the rehearsed run, and is not expected to come again
-};
-struct Run {
-  std::vector<Output> outputs;
-  std::vector<RkGap> gaps; // free while it runs, its workspace first
-  std::vector<Request> requests;
-};
-
 thread_local uint64_t team = 0; // the thread for whose step this one works
-
-} // namespace
-
-struct RkArena {
-  char* base = nullptr;
-  size_t bytes = 0;
-  c10::Device device{c10::DeviceType::CPU};
-  void* mapping = nullptr; // on the CPU
-  size_t mapped = 0;
-  c10::DataPtr block; // on a GPU: one allocation
-  std::vector<Run> runs;
-
-  std::mutex lock; // guards all below
-  Run* run = nullptr;
-  bool rehearsing = false;
-  std::vector<bool> claimed;                     // requests of the run that came
-  std::vector<RkGap> taken;                      // by address: temporaries, and results that were asked for
-  std::optional<rk::Watch> watch;                // over a rehearsed run
-  std::unordered_map<char*, int64_t> live;       // what was requested, by address
-  int64_t placed = 0, moved = 0, left = 0;
-  bool leaving = false; // what is asked for now leaves the step
-  bool orphan = false; // the step is gone, its results are not
-
-  ~RkArena() {
-    if (mapping != nullptr) munmap(mapping, mapped);
-  }
-  bool is_free(const RkGap& place) const;
-  void take(const RkGap& place);
-  int64_t hole(int64_t bytes) const;
-  const Request* expected(int64_t bytes);
-};
-
-namespace {
 
 // The arena of the step that runs. Only threads that work for the step may look into it: any other may find it freed.
 std::atomic<RkArena*> active{nullptr};
@@ -139,148 +84,11 @@ void enroll(uint64_t owner) {
   enrolled = threads;
 }
 
-at::Tensor& tensor_at(RkSlots& slots, int32_t slot) {
-  TORCH_CHECK(slot >= 0 && static_cast<size_t>(slot) < slots.tensors.size(), "slot ", slot, " does not exist");
-  return slots.tensors[static_cast<size_t>(slot)];
-}
-
-// What became of the requests of a rehearsed run, and where its temporaries fit.
-void learn(RkArena& arena, RkSlots& slots) {
-  Run& run = *arena.run;
-  const auto& blocks = arena.watch->blocks;
-  run.requests.clear();
-  for (const auto& block : blocks) run.requests.push_back({block.bytes, -1, -1});
-  std::vector<rk::Fixed> results;
-  for (size_t j = 0; j < run.outputs.size(); ++j) {
-    const Output& output = run.outputs[j];
-    const at::Tensor& tensor = tensor_at(slots, output.slot);
-    if (!tensor.defined() || output.bytes == 0 || tensor.device().type() != arena.device.type()) continue;
-    const int64_t block = arena.watch->last_at(tensor.storage().data());
-    if (block < 0) continue;
-    const int64_t made = blocks[static_cast<size_t>(block)].bytes;
-    TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
-    Request& request = run.requests[static_cast<size_t>(block)];
-    if (request.output >= 0) continue; // two results in one storage
-    request.output = static_cast<int32_t>(j);
-    if (output.place == nullptr) continue;
-    const int64_t at = output.place - arena.base;
-    results.push_back({{at, at + rounded(output.bytes)}, blocks[static_cast<size_t>(block)].from});
-  }
-  std::vector<rk::Block> temporaries;
-  std::vector<Request*> theirs;
-  for (size_t k = 0; k < blocks.size(); ++k) {
-    if (run.requests[k].output >= 0 || blocks[k].to == rk::kNever) continue;
-    temporaries.push_back(blocks[k]);
-    theirs.push_back(&run.requests[k]);
-  }
-  const auto offsets = rk::pack(temporaries, run.gaps, results);
-  if (offsets.size() != temporaries.size()) {
-    int64_t free = 0, most = 0;
-    for (const RkGap& gap : run.gaps) free += gap.to - gap.from;
-    for (const auto& block : temporaries) most = std::max(most, block.bytes);
-    TORCH_CHECK(false, "its ", temporaries.size(), " temporaries, up to ", most, " bytes each, do not fit into the ", free, " bytes that the plan has for them. It was planned for other kernels or another number of threads: import the step again on this machine");
-  }
-  for (size_t i = 0; i < offsets.size(); ++i) theirs[i]->offset = offsets[i];
-}
-
-// A result that lies elsewhere: all that is needed to make it anew at its place.
-struct Misplaced {
-  const Output* output;
-  std::vector<char> content;
-  std::vector<int64_t> sizes, strides;
-  int64_t offset;
-  c10::DispatchKeySet keys;
-  caffe2::TypeMeta dtype;
-};
-
-// A tensor over these bytes.
-at::Tensor over(c10::DataPtr data, int64_t bytes, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes, std::move(data), nullptr, false);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), keys, dtype);
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
-  return tensor;
-}
-
-at::Tensor over(c10::DataPtr data, int64_t bytes, const at::Tensor& as) {
-  return over(std::move(data), bytes, as.key_set(), as.dtype(), as.sizes(), as.strides(), as.storage_offset());
-}
-
-void note_moved(RkArena& arena, const Output& output) {
-  std::lock_guard<std::mutex> guard(arena.lock);
-  arena.moved += 1;
-  if (output.place == nullptr) arena.leaving = true;
-  else arena.live[output.place] = output.bytes;
-}
-
-at::Tensor made_at(RkArena& arena, const Misplaced& from) {
-  char* place = from.output->place;
-  std::copy(from.content.begin(), from.content.end(), place);
-  note_moved(arena, *from.output);
-  rk::memory_add(from.output->bytes);
-  auto* allocator = c10::GetAllocator(c10::DeviceType::CPU);
-  c10::DataPtr data(place, place, allocator->raw_deleter(), c10::Device(c10::DeviceType::CPU));
-  return over(std::move(data), from.output->bytes, from.keys, from.dtype, from.sizes, from.strides, from.offset);
-}
-
-// The deleter of a tensor that was put into the arena without a request.
-void leave(void* place) {
-  int64_t bytes = 0;
-  rk::arena_give(place, bytes);
-}
-
-// On a GPU the bytes are copied there on the stream of the launch. Where the two overlap the order of the copy matters, so such a
-// step is refused.
-at::Tensor moved_to(RkArena& arena, const Output& output, const at::Tensor& from) {
-  const auto* source = static_cast<const char*>(from.storage().data());
-  TORCH_CHECK(source + output.bytes <= output.place || output.place + output.bytes <= source, "a result of ", output.bytes, " bytes was made over a part of its own place");
-  note_moved(arena, output);
-  c10::DataPtr data(output.place, output.place, &leave, arena.device);
-  auto tensor = over(std::move(data), output.bytes, from);
-  tensor.copy_(from);
-  return tensor;
-}
-
-// A result that was made in the arena by chance and leaves the step: a copy on the heap, with the same sizes and strides.
-at::Tensor taken_out(RkArena& arena, const Output& output, const at::Tensor& from) {
-  note_moved(arena, output);
-  auto* allocator = c10::GetAllocator(arena.device.type());
-  c10::DataPtr data = allocator->allocate(static_cast<size_t>(output.bytes));
-  allocator->copy_data(data.get(), from.storage().data(), static_cast<size_t>(output.bytes));
-  return over(std::move(data), output.bytes, from);
-}
-
-void settle(RkArena& arena, RkSlots& slots) {
-  std::vector<Misplaced> misplaced;
-  for (const Output& output : arena.run->outputs) {
-    at::Tensor& tensor = tensor_at(slots, output.slot);
-    if (output.bytes == 0 || !tensor.defined() || tensor.device().type() != arena.device.type()) continue;
-    const auto& storage = tensor.storage();
-    const auto made = static_cast<int64_t>(storage.nbytes());
-    TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
-    if (storage.data() == output.place) continue;
-    const auto* from = static_cast<const char*>(storage.data());
-    if (output.place == nullptr) {
-      if (from >= arena.base && from < arena.base + arena.bytes) tensor = taken_out(arena, output, tensor);
-      continue;
-    }
-    if (arena.device.is_cuda()) {
-      tensor = moved_to(arena, output, tensor);
-      continue;
-    }
-    misplaced.push_back({&output, {from, from + made}, tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), tensor.key_set(), tensor.dtype()});
-  }
-  // All are taken out before any is put in its place: two may have changed places.
-  for (const auto& one : misplaced) tensor_at(slots, one.output->slot).reset();
-  for (const auto& one : misplaced) tensor_at(slots, one.output->slot) = made_at(arena, one);
-  std::lock_guard<std::mutex> guard(arena.lock);
-  for (const RkGap& taken : arena.taken) {
-    const auto* at = arena.base + taken.from;
-    const bool result = std::any_of(arena.run->outputs.begin(), arena.run->outputs.end(), [&](const Output& output) { return output.place == at; });
-    TORCH_CHECK(result, "it keeps a temporary of ", taken.to - taken.from, " bytes beyond its end, in bytes that others will use");
-  }
-}
-
 } // namespace
+
+RkArena::~RkArena() {
+  if (mapping != nullptr) munmap(mapping, mapped);
+}
 
 bool RkArena::is_free(const RkGap& place) const {
   return std::none_of(taken.begin(), taken.end(), [&](const RkGap& other) { return other.from < place.to && place.from < other.to; });
@@ -306,7 +114,7 @@ int64_t RkArena::hole(int64_t size) const {
 }
 
 // The rehearsed request that this one is; null when there is none of its size left.
-const Request* RkArena::expected(int64_t size) {
+const rk::Request* RkArena::expected(int64_t size) {
   for (size_t k = 0; k < run->requests.size(); ++k) {
     if (claimed[k] || run->requests[k].bytes != size) continue;
     claimed[k] = true;
@@ -325,8 +133,8 @@ void* arena_take(size_t bytes, c10::DeviceType device, bool& leaves) {
   std::lock_guard<std::mutex> guard(arena->lock);
   TORCH_CHECK(arena->run != nullptr, "asks for ", bytes, " bytes outside of a launch");
   const auto size = static_cast<int64_t>(bytes);
-  const Request* request = arena->leaving ? nullptr : arena->expected(size);
-  const Output* output = request == nullptr || request->output < 0 ? nullptr : &arena->run->outputs[static_cast<size_t>(request->output)];
+  const rk::Request* request = arena->leaving ? nullptr : arena->expected(size);
+  const rk::Output* output = request == nullptr || request->output < 0 ? nullptr : &arena->run->outputs[static_cast<size_t>(request->output)];
   if (arena->leaving || (output != nullptr && output->place == nullptr)) {
     arena->leaving = false;
     arena->left += 1;
@@ -345,6 +153,7 @@ void* arena_take(size_t bytes, c10::DeviceType device, bool& leaves) {
   arena->take({at, at + rounded(size)});
   char* place = arena->base + at;
   arena->live[place] = size;
+  arena->held += 1;
   arena->placed += 1;
   return place;
 }
@@ -366,7 +175,8 @@ bool arena_give(void* data, int64_t& bytes) {
     const int64_t at = static_cast<char*>(data) - arena->base;
     auto& all = arena->taken;
     all.erase(std::remove_if(all.begin(), all.end(), [&](const RkGap& place) { return place.from == at; }), all.end());
-    last = arena->orphan && arena->live.empty();
+    arena->held -= 1;
+    last = arena->orphan && arena->held == 0;
   }
   if (last) {
     unregister(arena);
@@ -418,7 +228,7 @@ void rk_arena_free(RkArena* arena) {
   {
     std::lock_guard<std::mutex> guard(arena->lock);
     arena->orphan = true;
-    if (!arena->live.empty()) return; // the last result frees it
+    if (arena->held > 0) return; // the last result frees it
   }
   unregister(arena);
   delete arena;
@@ -426,7 +236,7 @@ void rk_arena_free(RkArena* arena) {
 
 const char* rk_arena_run(RkArena* arena, const RkPlace* outputs, size_t n, const RkGap* gaps, size_t m) {
   return rk::guarded([&] {
-    Run run;
+    rk::Run run;
     for (size_t i = 0; i < n; ++i) run.outputs.push_back({outputs[i].bytes, outputs[i].offset < 0 ? nullptr : arena->base + outputs[i].offset, outputs[i].slot});
     run.gaps.assign(gaps, gaps + m);
     arena->runs.push_back(std::move(run));
@@ -477,10 +287,10 @@ const char* rk_arena_end(RkArena* arena, RkSlots* slots) {
     TORCH_CHECK(arena->run != nullptr, "no launch is on");
     if (arena->rehearsing) {
       arena->watch->stop();
-      learn(*arena, *slots);
+      rk::learn(*arena, *slots);
       arena->watch.reset();
     } else {
-      settle(*arena, *slots);
+      rk::settle(*arena, *slots);
     }
     std::lock_guard<std::mutex> guard(arena->lock);
     arena->run = nullptr;

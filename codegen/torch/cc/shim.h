@@ -127,6 +127,9 @@ const char* rk_arena_begin(RkArena* arena, size_t run);
 const char* rk_arena_end(RkArena* arena, RkSlots* slots);
 // Since it was entered: requests that were placed, requests of the process that were not, results that were moved, and that left.
 void rk_arena_counts(RkArena* arena, int64_t* placed, int64_t* outside, int64_t* moved, int64_t* left);
+// Another tensor over the bytes of one in the arena. One that does not own holds nothing: it is valid as long as the arena. A tensor
+// that lies elsewhere is given back as it is.
+const char* rk_arena_handle(RkArena* arena, const at::Tensor* of, bool owns, at::Tensor** out);
 
 // ---- workspace.cpp
 struct RkWatch; // listens to the CPU's allocator

@@ -10,6 +10,7 @@ use crate::error::{Error, Result, check};
 use crate::ffi::{self, RawGap, RawPlace};
 use crate::memory;
 use crate::prepared::Slots;
+use tch::Tensor;
 
 /// Where one result of a launch goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,26 @@ impl Arena {
     }
 }
 
+impl Arena {
+    /// A tensor of its own over what `tensor` has in the arena, which stays until the last of these is gone; `tensor` itself if it
+    /// lies elsewhere.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn handle(&self, tensor: &Tensor) -> Result<Tensor> {
+        self.another(tensor, true)
+    }
+
+    fn another(&self, tensor: &Tensor, owns: bool) -> Result<Tensor> {
+        let mut out = std::ptr::null_mut();
+        // SAFETY: arena and tensor outlive the call; a handle that is given out is owned by us.
+        unsafe {
+            check(ffi::rk_arena_handle(self.raw, tensor.as_ptr() as ffi::RawTensor, owns, &mut out))?;
+            Ok(Tensor::from_ptr(out.cast()))
+        }
+    }
+}
+
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: made by rk_arena_new, let go once; the C++ side waits for the last tensor.
@@ -132,6 +153,14 @@ impl Running<'_> {
     pub fn end(&mut self, slots: &mut Slots) -> Result<()> {
         // SAFETY: both are alive.
         unsafe { check(ffi::rk_arena_end(self.arena.raw, slots.raw())) }
+    }
+
+    /// The same bytes again, in a tensor that keeps none of them: it is valid as long as the arena, and asks nobody to free it.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn alias(&self, tensor: &Tensor) -> Result<Tensor> {
+        self.arena.another(tensor, false)
     }
 
     /// What happened since the step was entered.

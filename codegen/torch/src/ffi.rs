@@ -123,6 +123,7 @@ unsafe extern "C" {
         moved: *mut i64,
         left: *mut i64,
     );
+    pub fn rk_arena_handle(arena: *mut RawArena, of: RawTensor, owns: bool, out: *mut RawTensor) -> Status;
 
     pub fn rk_streams_new(index: i32, n: usize, out: *mut *mut RawStreams) -> Status;
     pub fn rk_streams_free(streams: *mut RawStreams);

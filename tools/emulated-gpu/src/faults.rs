@@ -6,6 +6,7 @@ pub struct Faults {
     wait: Option<u64>,
     shift: Option<u64>,
     swap: Option<u64>,
+    graph: Option<u64>,
 }
 
 impl Faults {
@@ -22,18 +23,23 @@ impl Faults {
     }
 
     /// 1: a stream does not wait for an event. 2: the last parameter of a kernel is shifted by 16 bytes. 3: the first and the last
-    /// parameter change places. 0: none any more.
+    /// parameter change places. 4: a graph that is launched does nothing. 0: none any more.
     pub fn ask(&mut self, kind: u64, skip: u64) {
         match kind {
             1 => self.wait = Some(skip),
             2 => self.shift = Some(skip),
             3 => self.swap = Some(skip),
+            4 => self.graph = Some(skip),
             _ => *self = Self::default(),
         }
     }
 
     pub fn drops_wait(&mut self) -> bool {
         due(&mut self.wait)
+    }
+
+    pub fn loses_graph(&mut self) -> bool {
+        due(&mut self.graph)
     }
 
     pub fn spoil(&mut self, parameters: &mut [u64]) {

@@ -272,6 +272,9 @@ impl Gpu {
             return Err(CAPTURE_UNSUPPORTED);
         }
         self.counts.graphs += 1;
+        if self.faults.loses_graph() {
+            return Ok(());
+        }
         let time = self.fresh();
         self.stream(stream)?.queue.push_back((time, Item::Graph(nodes)));
         Ok(())

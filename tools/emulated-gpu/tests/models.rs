@@ -107,8 +107,13 @@ fn trained(bench: &Bench, step: &str, more: &[&str], variables: &[(&str, &str)])
     bench.tool("rk-run", &arguments, variables)
 }
 
-/// The same bits as eager PyTorch and the original order, in an arena as large as the budget, in these orders of the streams.
+/// The same bits as eager PyTorch and the original order, in an arena as large as the budget, in these orders of the streams. The last
+/// step has been a replay, in one graph, or in `graphs` and more.
 fn check(plan: Plan, more: &[&str], orders: &[&str]) {
+    check_in(plan, more, orders, None);
+}
+
+fn check_in(plan: Plan, more: &[&str], orders: &[&str], graphs: Option<u64>) {
     let Some(bench) = bench() else { return };
     let step = plan.step(bench);
     for order in orders {
@@ -121,6 +126,14 @@ fn check(plan: Plan, more: &[&str], orders: &[&str]) {
         // On a GPU the arena counts as a whole, with what its packing wastes.
         assert_eq!(number("measured_peak_bytes"), number("arena_bytes"), "{what}");
         assert!(number("arena_bytes") * 100 <= number("budget_bytes") * 101, "{what}");
+        match graphs {
+            None => assert_eq!((number("graphs"), number("queued_launches")), (1, 0), "{what}"),
+            Some(least) => {
+                assert!(number("graphs") >= least, "{what}");
+                let (captured, queued) = (number("captured_launches"), number("queued_launches"));
+                assert!(captured > 3 * queued && queued > 0, "{what}");
+            }
+        }
     }
 }
 
@@ -147,8 +160,23 @@ fn a_gpt2() {
 
 #[test]
 fn a_gpt2_with_dropout() {
-    check(Plan::of("gpt2_dropout", "100%", 1), &[], &["0"]);
-    check(Plan::of("gpt2_dropout", "60%", 2), &[], ORDERS);
+    check_in(Plan::of("gpt2_dropout", "100%", 1), &[], &["0"], Some(4));
+    check_in(Plan::of("gpt2_dropout", "100%", 2), &[], &["2"], Some(4));
+    check_in(Plan::of("gpt2_dropout", "60%", 1), &["--accumulate", "2"], &["0"], Some(4));
+    check_in(Plan::of("gpt2_dropout", "60%", 2), &[], ORDERS, Some(4));
+}
+
+/// The comparison would notice a graph that does nothing, in the captured step and in a replay.
+#[test]
+fn a_lost_graph_is_seen() {
+    let Some(bench) = bench() else { return };
+    let step = Plan::of("gpt2_dropout", "60%", 2).step(bench);
+    let graphs = json(&trained(bench, &step, &[], &[]))["graphs"].as_u64().unwrap();
+    for lost in [0, graphs - 1, graphs + graphs / 2, 2 * graphs] {
+        let fault = format!("4:{lost}");
+        let output = trained(bench, &step, &[], &[("RK_EMULATED_FAULT", &fault)]);
+        assert!(!output.status.success(), "graph {lost} was not missed");
+    }
 }
 
 #[test]

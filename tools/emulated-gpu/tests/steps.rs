@@ -9,10 +9,11 @@ mod emulated;
 use emulated::{Controls, on_gpu, on_gpu_with};
 use rk_runtime::compare::bytes;
 use rk_runtime::{Machine, Measured, RuntimeError, tensors};
-use rk_step::{DType, OutputRole, Role, Sequence, Step};
+use rk_step::pieces::pieces;
+use rk_step::{DType, Instr, OutputRole, Role, Sequence, Step};
 use rk_torch::{Device, memory};
 use steps::layout::{lowered, on_streams};
-use steps::{Builder, Fool, call, network, two_masks, v};
+use steps::{Builder, Fool, NONE, call, f, i, network, two_masks, v};
 
 const ROOM: u64 = 1 << 17;
 const GPU: Device = Device::Cuda(0);
@@ -138,23 +139,101 @@ fn a_captured_step_is_replayed_with_the_parameters_as_they_are() {
     });
 }
 
-/// Random numbers are never captured: torch lets nobody read or set the state of a generator meanwhile.
+/// What lies between two draws is captured, and repeated as a graph; the draws are queued every time.
 #[test]
-fn a_step_that_draws_is_queued_launch_by_launch() {
-    on_gpu("a_step_that_draws_is_queued_launch_by_launch", || {
+fn a_step_that_draws_is_captured_between_its_draws() {
+    on_gpu("a_step_that_draws_is_captured_between_its_draws", || {
         open(GPU);
         let controls = Controls::new();
-        let schedule = Fool::schedule(&two_masks(), 1);
-        let expected = train(&for_gpu(schedule.clone()));
-        for streams in 1..3 {
-            for order in 0..6 {
-                controls.order(order);
-                controls.counts();
-                assert_eq!(difference(&expected, &train(&placed(&schedule, streams))), None, "order {order}");
-                let counts = controls.counts();
-                assert_eq!((counts.graphs, counts.captured), (0, 0));
+        let (mut most, mut drawn_twice) = (0, 0);
+        for seed in 0..8 {
+            let step = if seed % 4 == 0 { two_masks() } else { network() };
+            let schedule = Fool::schedule(&step, seed);
+            let expected = train(&for_gpu(schedule.clone()));
+            for streams in 1..4 {
+                let step = placed(&schedule, streams);
+                let sequence = Sequence::of(&step, step.layout.as_ref().unwrap()).unwrap();
+                let pieces = pieces(&sequence);
+                let graphs = pieces.iter().filter(|piece| piece.captured).count() as u64;
+                let by_hand = pieces.iter().filter(|piece| !piece.captured);
+                let by_hand: usize = by_hand.map(|piece| piece.launches.len()).sum();
+                most = most.max(graphs);
+                drawn_twice += step
+                    .program
+                    .instrs
+                    .iter()
+                    .filter(|i| matches!(i, Instr::Run(run) if run.state_in.is_some()))
+                    .count();
+                for order in 0..6 {
+                    controls.order(order);
+                    controls.counts();
+                    let what = format!("{} {seed}, {streams} streams, order {order}", step.name);
+                    let mut seen = vec![];
+                    let found = trained(machine(&step, GPU).unwrap(), GPU, |k, measured| {
+                        let counts = controls.counts();
+                        let queued = measured.queued.unwrap();
+                        assert_eq!(queued.captured + queued.launches, sequence.launches.len(), "{what}");
+                        assert_eq!(queued.graphs as u64, counts.graphs, "{what}");
+                        assert!(k == 0 || graphs == 0 || queued.launches == by_hand, "{what}: {queued:?}");
+                        assert_eq!(measured.counts.unwrap().outside, 0, "{what}");
+                        seen.push(counts);
+                    });
+                    assert_eq!(difference(&expected, &found), None, "{what}");
+                    let launched: Vec<u64> = seen.iter().map(|counts| counts.graphs).collect();
+                    assert_eq!(launched, [0, graphs, graphs, graphs], "{what}");
+                    let captured: Vec<bool> = seen.iter().map(|counts| counts.captured > 0).collect();
+                    assert_eq!(captured, [false, graphs > 0, false, false], "{what}");
+                }
             }
         }
+        assert!(most >= 2 && drawn_twice > 0, "{most} graphs at most, {drawn_twice} draws again");
+    });
+}
+
+/// Graphs of a replay do what nobody else does, unless all that is in one are second runs that nobody needs.
+#[test]
+fn a_lost_graph_is_seen() {
+    on_gpu("a_lost_graph_is_seen", || {
+        open(GPU);
+        let controls = Controls::new();
+        let schedule = Fool::schedule(&network(), 1);
+        let expected = train(&for_gpu(schedule.clone()));
+        let step = placed(&schedule, 2);
+        assert_eq!(difference(&expected, &train(&step)), None);
+        let graphs = controls.counts().graphs / 3;
+        assert!(graphs >= 2, "{graphs}");
+        let seen = |&lost: &u64| {
+            controls.fault(4, lost);
+            let differs = difference(&expected, &train(&step)).is_some();
+            controls.fault(0, 0);
+            differs
+        };
+        let found = (0..3 * graphs).filter(seen).count() as u64;
+        assert!(found >= 2 * graphs, "{found} of {}", 3 * graphs);
+    });
+}
+
+/// Results of a replay are the caller's to keep, also when the step is gone, and when a draw has used their place in between.
+#[test]
+fn results_of_a_replay_outlive_the_step() {
+    on_gpu("results_of_a_replay_outlive_the_step", || {
+        open(GPU);
+        let step = placed(&Fool::schedule(&network(), 1), 1);
+        let mut machine = machine(&step, GPU).unwrap();
+        let mut kept = vec![];
+        for _ in 0..5 {
+            assert!(machine.run().is_ok());
+            kept.push(machine.output(1).unwrap().unwrap());
+        }
+        let last = bytes(&kept[4]).unwrap();
+        drop(machine);
+        kept.drain(..4);
+        assert!(bytes(&kept[0]).unwrap() == last);
+        let before = memory::read(GPU).unwrap().current;
+        drop(kept);
+        let arena = step.layout.as_ref().unwrap().arena_bytes;
+        let given_back = before - memory::read(GPU).unwrap().current;
+        assert!(given_back >= arena, "the arena goes with the last of them: {given_back} of {arena}");
     });
 }
 
@@ -270,6 +349,56 @@ fn a_step_that_cannot_be_captured_is_queued_launch_by_launch() {
         let schedule = Fool::schedule(&certain(), 0);
         let expected = train(&for_gpu(schedule.clone()));
         assert_eq!(difference(&expected, &train(&placed(&schedule, 2))), None);
+    });
+}
+
+/// A counter, a draw, an operator that waits for the host, another draw, and enough around them for a graph each.
+fn stubborn_between_draws() -> Step {
+    let mut b = Builder::new("stubborn");
+    let x = b.arg("x", Role::Input, DType::F32, &[64]);
+    let count = b.arg("count", Role::Buffer, DType::I64, &[]);
+    let unary = |b: &mut Builder, op: &str, of: u32| {
+        b.node(op, &[of], vec![call(&format!("{op}.default"), vec![v(0)], &[1])], &[(1, 256)])[0]
+    };
+    let dropped = |b: &mut Builder, of: u32| {
+        let empty = call("empty_like.default", vec![v(0)], &[1]);
+        let draw = call("bernoulli_.float", vec![v(1), f(0.5), NONE], &[2]);
+        let mask = b.node("mask", &[of], vec![empty, draw], &[(2, 256)])[0];
+        b.last().random = true;
+        let mul = vec![call("mul.Tensor", vec![v(0), v(1)], &[2])];
+        b.node("mul", &[of, mask], mul, &[(2, 256)])[0]
+    };
+    b.node("count", &[count], vec![call("add_.Tensor", vec![v(0), i(1), i(1)], &[-1])], &[]);
+    b.last().once = true;
+    let positive = unary(&mut b, "exp", x);
+    let wave = unary(&mut b, "sin", positive);
+    let half = dropped(&mut b, wave);
+    let nonzero = vec![call("nonzero.default", vec![v(0)], &[1])];
+    let places = b.node("places", &[positive], nonzero, &[(1, 512)])[0];
+    let again = unary(&mut b, "cos", half);
+    let quarter = dropped(&mut b, again);
+    let end = unary(&mut b, "exp", quarter);
+    let end = unary(&mut b, "sin", end);
+    b.output(OutputRole::Output, "0", end);
+    b.output(OutputRole::Output, "1", places);
+    b.finish()
+}
+
+/// What has run before the piece that no graph can hold does not run twice, and the pieces around it are graphs.
+#[test]
+fn a_piece_that_cannot_be_captured_is_queued_alone() {
+    on_gpu("a_piece_that_cannot_be_captured_is_queued_alone", || {
+        open(GPU);
+        let step = stubborn_between_draws();
+        let expected = train(&for_gpu(step.clone()));
+        let mut queued = vec![];
+        let found = trained(machine(&placed(&step, 1), GPU).unwrap(), GPU, |_, measured| {
+            assert_eq!(measured.counts.unwrap().outside, 0);
+            let now = measured.queued.unwrap();
+            queued.push((now.graphs, now.captured, now.launches));
+        });
+        assert_eq!(difference(&expected, &found), None);
+        assert_eq!(queued, [(0, 0, 11), (2, 6, 5), (2, 6, 5), (2, 6, 5)]);
     });
 }
 

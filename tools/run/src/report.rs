@@ -10,6 +10,7 @@ pub fn json(plan: &Plan, report: &Report) -> String {
     let verdict = report.verdict.as_ref();
     let difference = verdict.and_then(|v| v.difference.as_ref());
     let counts = report.measured.counts;
+    let queued = report.measured.queued;
     let max_abs = verdict.map(|_| difference.map_or(0.0, |d| d.max_abs));
     let object = json!({
         "budget_bytes": plan.budget_bytes,
@@ -19,6 +20,9 @@ pub fn json(plan: &Plan, report: &Report) -> String {
         "outside_allocations": counts.map(|c| c.outside),
         "placed_allocations": counts.map(|c| c.placed),
         "moved_results": counts.map(|c| c.moved),
+        "graphs": queued.map(|q| q.graphs),
+        "captured_launches": queued.map(|q| q.captured),
+        "queued_launches": queued.map(|q| q.launches),
         "step_seconds": report.step_seconds,
         "baseline_step_seconds": report.baseline_step_seconds,
         "step_over_baseline": report.step_over_baseline,
@@ -65,6 +69,11 @@ pub fn table(plan: &Plan, report: &Report) -> String {
     if let (Some(arena), Some(counts)) = (plan.arena_bytes, report.measured.counts) {
         let text = format!("{}, {} allocations outside", bytes(arena), counts.outside);
         rows.push(("arena", text));
+    }
+    if let Some(queued) = report.measured.queued {
+        let text =
+            format!("{} graphs with {} launches, {} queued", queued.graphs, queued.captured, queued.launches);
+        rows.push(("launches", text));
     }
     if let Some(peak) = report.baseline_peak_bytes {
         rows.push(("peak without second runs", bytes(peak)));

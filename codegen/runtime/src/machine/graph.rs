@@ -1,64 +1,211 @@
-//! A lowered step on a GPU: queued launch by launch, then captured, then replayed as one graph.
+//! A lowered step on a GPU: queued launch by launch, then captured in pieces, then replayed.
 //!
 //! The first run is never captured: libraries allocate and choose algorithms then. A capture keeps addresses, so parameters, buffers and
 //! inputs that are updated in place are seen by every replay, and results lie where they lay.
 //!
-//! A step that draws random numbers is not captured. A second run of a node draws with the state of the first, and torch lets nobody read or set
-//! a generator's state during a capture. What it would take: a generator state of its own for every draw, both runs of a node sharing
-//! the numbers, registered with a graph of torch's (`at::cuda::CUDAGraph`), whose offsets are set before every replay to what the draws
-//! before them would have left.
+//! # Random numbers
+//!
+//! Torch lets nobody read or set the state of a generator during a capture, and a second run of a node draws with the state of the first. So
+//! the step is cut at its draws (`rk_step::pieces`): what lies between them becomes a graph each, the draws are queued by torch
+//! every time, with the generator saved, set and put back around them as on the CPU. Pieces run one behind the other: a graph
+//! is launched on stream 0, forks from there to the streams that it uses and joins them again, and so does what is queued. In between,
+//! streams do not overlap. A step without draws is one graph.
+//!
+//! A draw that is replayed finds what it reads in tensors over the same addresses as in the captured run: every value of the
+//! step has one place. These tensors own nothing. What is drawn is allocated by torch each time, at its place.
+//!
+//! *Why not in the graph, too?* Torch can: a generator that is registered with a `torch.cuda.CUDAGraph` keeps seed and offset on the device, and moves
+//! on by what the graph draws before each replay. It takes a generator of its own for every node that draws, which both of its runs share,
+//! with offsets set to what the draws before them would have left; and classes of libtorch_cuda, which nothing here links. None of that
+//! can be run without a GPU, the emulated one (tools/emulated-gpu) has a generator of its own. Pieces need nothing that the
+//! tests do not run; they cost the host the queueing of the draws.
+//!
+//! # What no graph can hold
+//!
+//! An operator that waits for the host fails during its capture. Its piece has not run then: it is queued launch by launch, now
+//! and every time, and the other pieces are graphs all the same.
 
+use std::ops::Range;
+
+use rk_step::Sequence;
+use rk_step::pieces::{Piece, pieces};
 use tch::Tensor;
 
-use super::{Machine, Measured};
-use crate::cuda::Driver;
+use super::{Machine, Measured, Part, Queueing};
+use crate::cuda::{Driver, Graph};
 use crate::error::RuntimeError;
+use crate::on_gpu::OnGpu;
+use crate::pass::Pass;
 
-/// The results of a captured step, at the same addresses every time, and what it takes.
-pub(super) struct Replayed {
+/// The GPU that a lowered step runs on, and what is known of its runs there.
+pub(super) struct Gpu {
+    pub driver: Driver,
+    /// What is tried as a graph from the second run on; empty: nothing.
+    pieces: Vec<Piece>,
+    /// Whether the step has run.
+    ran: bool,
+    recorded: Option<Recorded>,
+}
+
+/// How a step is repeated.
+struct Recorded {
+    pieces: Vec<Again>,
+    /// What is in the slots when it ends, at the same addresses every time.
     results: Vec<(usize, Tensor)>,
     measured: Measured,
 }
 
+enum Again {
+    Graph(Graph),
+    /// Launches that are queued, with what they find in the slots.
+    Queue(Range<usize>, Vec<(usize, Tensor)>),
+}
+
+impl Gpu {
+    pub fn new(driver: Driver, sequence: &Sequence) -> Self {
+        Self { driver, pieces: pieces(sequence), ran: false, recorded: None }
+    }
+
+    /// Queues a part of the step, and does what is left of it on the host. `kept` are the slots of its results.
+    pub fn queue(
+        &mut self,
+        pass: &mut Pass<'_, '_>,
+        sequence: &Sequence,
+        part: Part,
+        rehearses: bool,
+        kept: &[usize],
+    ) -> Result<(), RuntimeError> {
+        let Self { driver, pieces, recorded, .. } = self;
+        let (all, epilogue) = (sequence.launches.len(), pass.step.program.instrs.len());
+        let mut queue = OnGpu { pass, driver, next: 0, one_by_one: rehearses };
+        match (part, recorded) {
+            (Part::Replaying, Some(recorded)) => return replay(&mut queue, sequence, &recorded.pieces),
+            (Part::Recording, recorded) => {
+                let made = record(&mut queue, sequence, pieces)?;
+                queue.rest(epilogue + 1)?;
+                let results = queue.tensors(kept.iter().copied())?;
+                *recorded = Some(Recorded { pieces: made, results, measured: Measured::default() });
+                return Ok(());
+            }
+            _ => sequence.enqueue(0..all, &mut queue)?,
+        }
+        queue.rest(epilogue + 1)
+    }
+}
+
+/// Queues the step in pieces, each captured first if it can be.
+fn record(
+    queue: &mut OnGpu<'_, '_, '_>,
+    sequence: &Sequence,
+    pieces: &[Piece],
+) -> Result<Vec<Again>, RuntimeError> {
+    let mut made = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if let Some(graph) = capture(queue, sequence, piece)? {
+            queue.driver.replay(&graph)?;
+            made.push(Again::Graph(graph));
+            continue;
+        }
+        let launches = piece.launches.clone();
+        let found = queue.found(sequence, launches.clone())?;
+        sequence.enqueue(launches.clone(), queue)?;
+        made.push(Again::Queue(launches, found));
+    }
+    Ok(made)
+}
+
+/// The graph of a piece, which has not run; `None` when it is not to be captured, or cannot be.
+fn capture(
+    queue: &mut OnGpu<'_, '_, '_>,
+    sequence: &Sequence,
+    piece: &Piece,
+) -> Result<Option<Graph>, RuntimeError> {
+    if !piece.captured {
+        return Ok(None);
+    }
+    let before = queue.moment()?;
+    queue.driver.begin_capture()?;
+    let queued = sequence.enqueue(piece.launches.clone(), queue);
+    let ended = queue.driver.end_capture(queued.is_err());
+    let error = match queued.and(ended) {
+        Ok(graph) => return Ok(graph),
+        Err(error) => error,
+    };
+    // What fails for another reason will say so again.
+    let Range { start, end } = piece.launches;
+    tracing::warn!("launches {start} to {end} are queued one by one, no graph can hold them: {error}");
+    queue.go_back(before)?;
+    Ok(None)
+}
+
+fn replay(queue: &mut OnGpu<'_, '_, '_>, sequence: &Sequence, pieces: &[Again]) -> Result<(), RuntimeError> {
+    for piece in pieces {
+        match piece {
+            Again::Graph(graph) => queue.driver.replay(graph)?,
+            Again::Queue(launches, found) => {
+                queue.put(found)?;
+                queue.next = sequence.launches[launches.start].instr;
+                sequence.enqueue(launches.clone(), queue)?;
+                queue.let_go(sequence, launches.clone())?;
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Machine {
-    /// Runs the step on its GPU: launch by launch, as a capture that is launched at once, or as the graph that it made.
+    /// Runs the step on its GPU, whose memory the results stay in: launch by launch, in pieces that are captured on the way, or as these were.
     pub(super) fn on_gpu(&mut self) -> Result<Measured, RuntimeError> {
-        if let Some(replayed) = &self.replayed {
-            self.driver.as_ref().map_or(Ok(false), Driver::replay)?;
-            for (slot, tensor) in &replayed.results {
-                self.slots.set(*slot, tensor)?;
-            }
-            return Ok(replayed.measured.clone());
-        }
-        if self.captures != Some(true) {
-            let measured = self.run_once()?;
-            self.captures = self.captures.map(|_| true);
-            return Ok(self.with_arena(measured));
-        }
-        self.driver.as_ref().map_or(Ok(()), Driver::begin_capture)?;
-        let captured = self.run_once();
-        let ended = self.driver.as_mut().map_or(Ok(()), |driver| driver.end_capture(captured.is_err()));
-        let measured = match captured.and_then(|measured| ended.map(|()| self.with_arena(measured))) {
-            Ok(measured) => measured,
-            Err(error) => {
-                // Nothing has run. What fails for another reason will say so again.
-                tracing::warn!("the step is queued launch by launch, no graph can hold it: {error}");
-                self.captures = None;
-                return self.on_gpu();
-            }
-        };
-        let mut results = Vec::new();
+        let measured = self.queue()?;
+        // The caller may keep results while the next run asks torch for memory at the same addresses: they must not be torch's.
         for &slot in &self.kept {
-            results.extend(self.slots.get(slot)?.map(|tensor| (slot, tensor)));
+            if let (Some(arena), Some(tensor)) = (&self.arena, self.slots.get(slot)?) {
+                self.slots.set(slot, &arena.handle(&tensor)?)?;
+            }
         }
-        self.driver.as_ref().map_or(Ok(false), Driver::replay)?;
-        self.replayed = Some(Replayed { results, measured: measured.clone() });
         Ok(measured)
     }
 
-    /// The arena counts as a whole on a GPU: torch's statistics see it as one block that was there before.
-    fn with_arena(&self, measured: Measured) -> Measured {
+    fn queue(&mut self) -> Result<Measured, RuntimeError> {
+        let part = match &self.gpu {
+            Some(Gpu { recorded: Some(_), .. }) => Part::Replaying,
+            Some(Gpu { ran: true, pieces, .. }) if !pieces.is_empty() => Part::Recording,
+            _ => Part::Whole,
+        };
+        let launches = self.sequence.as_ref().map_or(0, |sequence| sequence.launches.len());
+        let measured = self.run_once(part)?;
+        // The arena counts as a whole on a GPU: torch's statistics see it as one block that was there before.
         let arena = self.step.layout.as_ref().map_or(0, |layout| layout.arena_bytes);
-        Measured { peak_bytes: measured.peak_bytes + arena, excess: None, ..measured }
+        let queued = Some(Queueing { graphs: 0, captured: 0, launches });
+        let measured = Measured { peak_bytes: measured.peak_bytes + arena, excess: None, queued, ..measured };
+        let Some(gpu) = &mut self.gpu else { return Ok(measured) };
+        gpu.ran = true;
+        let Some(recorded) = &mut gpu.recorded else { return Ok(measured) };
+        if part == Part::Recording {
+            let graphs = recorded.pieces.iter().filter(|piece| matches!(piece, Again::Graph(_))).count();
+            let by_hand = recorded.pieces.iter().map(|piece| match piece {
+                Again::Graph(_) => 0,
+                Again::Queue(launches, _) => launches.len(),
+            });
+            let by_hand = by_hand.sum();
+            let queued = Some(Queueing { graphs, captured: launches - by_hand, launches: by_hand });
+            recorded.measured = Measured { queued, ..measured };
+        } else if let (Some(now), Some(counts)) = (measured.counts, &mut recorded.measured.counts) {
+            // A replay asks for the memory of what it draws alone.
+            counts.outside = counts.outside.max(now.outside);
+        }
+        let measured = recorded.measured.clone();
+        for slot in self.step.resident() as usize..self.slots.len() {
+            self.slots.clear(slot)?;
+        }
+        for (slot, tensor) in &recorded.results {
+            let own =
+                self.arena.as_ref().map_or_else(|| Ok(tensor.shallow_clone()), |one| one.handle(tensor))?;
+            self.slots.set(*slot, &own)?;
+        }
+        if measured.queued.is_some_and(|queued| queued.graphs == 0) {
+            (gpu.recorded, gpu.pieces) = (None, Vec::new());
+        }
+        Ok(measured)
     }
 }

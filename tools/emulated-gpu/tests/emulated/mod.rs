@@ -100,7 +100,7 @@ impl Controls {
         unsafe { self.0.get::<extern "C" fn(u64)>(b"rk_emulated_order").unwrap()(order) }
     }
 
-    /// 1: a wait is dropped, 2: a parameter of a kernel is shifted, 3: two change places, 0: none of these.
+    /// 1: a wait is dropped, 2: a parameter of a kernel is shifted, 3: two change places, 4: a graph is lost, 0: none of these.
     pub fn fault(&self, kind: u64, skip: u64) {
         // SAFETY: a function of this type.
         unsafe { self.0.get::<extern "C" fn(u64, u64)>(b"rk_emulated_fault").unwrap()(kind, skip) }

@@ -1,0 +1,152 @@
+//! A pass whose launches are queued on the streams of a GPU.
+
+use std::ops::Range;
+
+use rk_step::queue::Event;
+use rk_step::sequence::Queued;
+use rk_step::{Instr, Queue, Run, Sequence, Step};
+use tch::Tensor;
+
+use crate::cuda::Driver;
+use crate::error::RuntimeError;
+use crate::pass::{Pass, Progress};
+
+/// The pass with the driver that it queues on.
+pub(crate) struct OnGpu<'p, 'a, 'r> {
+    pub pass: &'p mut Pass<'a, 'r>,
+    pub driver: &'p mut Driver,
+    /// Position in the program of what comes next.
+    pub next: usize,
+    /// Whether to wait for every launch: on the heap torch's allocator gives memory of one stream to another.
+    pub one_by_one: bool,
+}
+
+/// How far a pass has come, to begin again from there. Tensors do not own what they show, so that places become free as they would.
+pub(crate) struct Moment {
+    next: usize,
+    progress: Progress,
+    tensors: Vec<(usize, Tensor)>,
+}
+
+impl Queue for OnGpu<'_, '_, '_> {
+    type Error = RuntimeError;
+
+    fn wait(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
+        self.driver.wait(stream, event)
+    }
+
+    fn launch(&mut self, _: usize, queued: &Queued) -> Result<(), RuntimeError> {
+        self.driver.make_current(Some(queued.stream))?;
+        // Handles are dropped in program order, on the host: places are ordered by events, not by handles.
+        while self.next <= queued.instr {
+            self.pass.segment(self.next, Some((self.driver, queued.stream)))?;
+            self.next += 1;
+        }
+        if self.one_by_one {
+            self.pass.device.synchronize()?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
+        self.driver.record(stream, event)
+    }
+}
+
+impl OnGpu<'_, '_, '_> {
+    /// Does what is left of the program, which needs no stream, up to segment `end`.
+    ///
+    /// # Errors
+    /// As [`Pass::segment`].
+    pub fn rest(&mut self, end: usize) -> Result<(), RuntimeError> {
+        self.driver.make_current(Some(0))?;
+        while self.next < end {
+            self.pass.segment(self.next, None)?;
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// What these launches find in the slots when they begin, apart from arguments and constants, which stay there.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn found(
+        &self,
+        sequence: &Sequence,
+        launches: Range<usize>,
+    ) -> Result<Vec<(usize, Tensor)>, RuntimeError> {
+        let step = self.pass.step;
+        let read = runs(step, sequence, launches).flat_map(|run| &run.inputs).map(|slot| slot.index());
+        let mut read: Vec<usize> = read.filter(|&slot| slot >= step.resident() as usize).collect();
+        read.sort_unstable();
+        read.dedup();
+        self.tensors(read)
+    }
+
+    /// Lets go of what these launches have made, which is known by its address: the program's own drops may be in a graph.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn let_go(&mut self, sequence: &Sequence, launches: Range<usize>) -> Result<(), RuntimeError> {
+        let made = runs(self.pass.step, sequence, launches).flat_map(|run| &run.outputs);
+        made.into_iter().try_for_each(|slot| Ok(self.pass.slots.clear(slot.index())?))
+    }
+
+    /// The tensors in these slots, in handles that own nothing.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn tensors(
+        &self,
+        slots: impl IntoIterator<Item = usize>,
+    ) -> Result<Vec<(usize, Tensor)>, RuntimeError> {
+        let mut tensors = Vec::new();
+        for slot in slots {
+            let Some(tensor) = self.pass.slots.get(slot)? else { continue };
+            tensors.push(match &self.pass.arena {
+                Some(arena) => (slot, arena.alias(&tensor)?),
+                None => (slot, tensor),
+            });
+        }
+        Ok(tensors)
+    }
+
+    /// How far it has come.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn moment(&self) -> Result<Moment, RuntimeError> {
+        let tensors = self.tensors(self.pass.step.resident() as usize..self.pass.slots.len())?;
+        Ok(Moment { next: self.next, progress: self.pass.progress.clone(), tensors })
+    }
+
+    /// Goes back to where it was. What has been queued since must not have run.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn go_back(&mut self, to: Moment) -> Result<(), RuntimeError> {
+        for slot in self.pass.step.resident() as usize..self.pass.slots.len() {
+            self.pass.slots.clear(slot)?;
+        }
+        self.put(&to.tensors)?;
+        self.next = to.next;
+        self.pass.progress = to.progress;
+        Ok(())
+    }
+
+    /// Puts tensors into their slots.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn put(&mut self, tensors: &[(usize, Tensor)]) -> Result<(), RuntimeError> {
+        tensors.iter().try_for_each(|(slot, tensor)| Ok(self.pass.slots.set(*slot, tensor)?))
+    }
+}
+
+fn runs<'a>(step: &'a Step, sequence: &'a Sequence, launches: Range<usize>) -> impl Iterator<Item = &'a Run> {
+    sequence.launches[launches].iter().filter_map(|queued| match &step.program.instrs[queued.instr] {
+        Instr::Run(run) => Some(run),
+        Instr::Drop(_) => None,
+    })
+}

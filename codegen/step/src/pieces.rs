@@ -1,0 +1,42 @@
+//! Which launches of a sequence a CUDA graph holds, and which are queued one by one each time.
+//!
+//! A graph repeats what was queued while a stream was captured. What a launch asks of the host is asked once, then, and launches that
+//! draw random numbers ask where the generator stands, and move it on. So a sequence is cut at its draws: what lies between two of
+//! them is captured, the draws are queued, and all pieces run one behind the other ([`Sequence::enqueue`]).
+//!
+//! Not here: that a launch waits for the host for another reason. Who captures finds out, and queues that piece, too.
+
+use std::ops::Range;
+
+use crate::sequence::{Queued, Region, Sequence};
+
+/// Fewer launches are queued with the draws around them. To the host a graph is one call, which costs as much as two or three launches.
+const SHORTEST: usize = 3;
+
+/// Launches that are queued together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Their positions in the sequence.
+    pub launches: Range<usize>,
+    /// Whether a graph may hold them.
+    pub captured: bool,
+}
+
+/// The pieces of a sequence, in order; one piece if nothing is drawn.
+pub fn pieces(sequence: &Sequence) -> Vec<Piece> {
+    let draws = |launch: &Queued| launch.accesses.iter().any(|access| access.region == Region::Generator);
+    let all = sequence.launches.len();
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut at = 0;
+    while at < all {
+        let draw = sequence.launches[at..].iter().position(draws).map_or(all, |next| at + next);
+        let captured = draw - at >= SHORTEST || draw - at == all;
+        let end = if captured { draw } else { all.min(draw + 1) };
+        match pieces.last_mut().filter(|last| !captured && !last.captured) {
+            Some(last) => last.launches.end = end,
+            None => pieces.push(Piece { launches: at..end, captured }),
+        }
+        at = end;
+    }
+    pieces
+}
