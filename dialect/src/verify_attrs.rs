@@ -42,7 +42,7 @@ pub(crate) fn attribute(op: Op<'_>, place: Place, name: &str, attribute: Attr<'_
 
 /// What is wrong with an attribute of an op.
 fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
-    const STEP: [&str; 10] = [
+    const STEP: [&str; 9] = [
         "rk.budget",
         "rk.peak",
         "rk.base_peak",
@@ -51,7 +51,6 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
         "rk.lower_bound",
         "rk.alignment",
         "rk.arena",
-        "rk.pack_effort",
         "rk.gradients",
     ];
     if name == "rk.stage" {
@@ -65,9 +64,23 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
     if name == "rk.kernel" && !(op.name() == "rk.node" && attribute.is_unit()) {
         return Some("'rk.kernel' has no value and stands on an rk.node".to_owned());
     }
+    if name == "rk.offsets" {
+        if StepOp::of(op).is_none_or(|step| step.stage() != Stage::Scheduled) {
+            return Some("'rk.offsets' stands on a step at stage scheduled".to_owned());
+        }
+        let offsets = attribute.as_i64s();
+        if let Some((at, offset)) = offsets.iter().flatten().enumerate().find(|(_, offset)| **offset < 0) {
+            return Some(format!("'rk.offsets' holds places in the arena, number {at} is {offset}"));
+        }
+        if offsets.is_none() {
+            return Some(format!(
+                "'rk.offsets' is an array<i64: ...> of places in the arena, not {attribute}"
+            ));
+        }
+    }
     if STEP.contains(&name) && attribute.as_i64().is_none_or(|number| number < 0) {
         return Some(format!(
-            "'{name}' is a number of bytes, nanoseconds or comparisons (i64, not negative), not {attribute}"
+            "'{name}' is a number of bytes or nanoseconds (i64, not negative), not {attribute}"
         ));
     }
     None

@@ -790,8 +790,29 @@ func.func @stage_unknown() attributes {rk.stage = #rk.stage<planned>} {
 
 // -----
 
-// expected-error @+1 {{'rk.budget' is a number of bytes, nanoseconds or comparisons (i64, not negative), not "2GiB"}}
+// expected-error @+1 {{'rk.budget' is a number of bytes or nanoseconds (i64, not negative), not "2GiB"}}
 func.func @budget_is_a_number() attributes {rk.stage = #rk.stage<scheduled>, rk.budget = "2GiB"} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'rk.offsets' is an array<i64: ...> of places in the arena, not [0, 64]}}
+func.func @offsets_are_i64() attributes {rk.stage = #rk.stage<scheduled>, rk.offsets = [0, 64]} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'rk.offsets' holds places in the arena, number 1 is -64}}
+func.func @offsets_are_not_negative() attributes {rk.stage = #rk.stage<scheduled>, rk.offsets = array<i64: 0, -64>} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'rk.offsets' stands on a step at stage scheduled}}
+func.func @offsets_are_of_a_schedule() attributes {rk.stage = #rk.stage<costed>, rk.offsets = array<i64>} {
   return
 }
 

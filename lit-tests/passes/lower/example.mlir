@@ -40,7 +40,7 @@ func.func @step(%x: tensor<32x32xf32>) -> (tensor<32x32xf32> {rk.role = "output"
 
 // No runs and no drops any more: places, and launches that write there. The workspace of `add` lies behind its result.
 // CHECK-LABEL: func.func @step(%arg0
-// CHECK-SAME:    rk.arena = 12352 : i64, rk.gradients = 0 : i64, rk.pack_effort = 100000000 : i64, rk.stage = #rk.stage<lowered>, rk.target = "cpu"
+// CHECK-SAME:    rk.arena = 12352 : i64, rk.gradients = 0 : i64, rk.stage = #rk.stage<lowered>, rk.target = "cpu"
 // CHECK-NEXT:    %norm = rk.buffer arena[8192] : tensor<32x32xf32>
 // CHECK-NEXT:    rk.launch @norm(%arg0) into(%norm) stream(0) : (tensor<32x32xf32>) -> tensor<32x32xf32>
 // CHECK-NEXT:    %up = rk.buffer arena[0] : tensor<64x32xf32>

@@ -17,7 +17,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, json};
-use rk_solve::{Outcome, Record, Request, Solver, question};
+use rk_solve::{Outcome, REVISION, Record, Request, Solver, question};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -42,6 +42,7 @@ struct Entry {
     budget: u64,
     solver: Option<String>,
     schedule: Option<Vec<u32>>,
+    offsets: Option<Vec<u64>>,
     lower_bound: u64,
     fixed_order: bool,
     infeasible_below: u64,
@@ -87,12 +88,13 @@ impl Cache {
         let ids = |sequence: &Sequence| sequence.0.iter().map(|node| node.0).collect::<Vec<u32>>();
         let mut entry = Entry {
             digest: String::new(),
-            version: env!("CARGO_PKG_VERSION").into(),
+            version: version(),
             graph,
             question: question(request),
             budget: request.budget.0,
             solver: record.plan.as_ref().map(|(solver, _)| solver.name().into()),
             schedule: record.plan.as_ref().map(|(_, sequence)| ids(sequence)),
+            offsets: record.offsets.map(|offsets| offsets.into_iter().map(|offset| offset.0).collect()),
             lower_bound: record.lower_bound.0,
             fixed_order: record.fixed_order,
             infeasible_below: record.infeasible_below.0,
@@ -135,7 +137,7 @@ impl Entry {
         let more =
             (self.lower_bound, self.fixed_order, self.infeasible_below, self.peak_holder, &self.smallest);
         // Numbers, strings and lists always serialize.
-        hash(serde_json::to_string(&(fields, more)).unwrap_or_default().as_bytes())
+        hash(serde_json::to_string(&(fields, &self.offsets, more)).unwrap_or_default().as_bytes())
     }
 
     fn record(&self) -> Result<Record, String> {
@@ -150,6 +152,7 @@ impl Entry {
         };
         Ok(Record {
             plan,
+            offsets: self.offsets.as_ref().map(|offsets| offsets.iter().copied().map(Bytes).collect()),
             lower_bound: Time(self.lower_bound),
             fixed_order: self.fixed_order,
             infeasible_below: Bytes(self.infeasible_below),
@@ -176,7 +179,7 @@ fn read(path: &Path) -> Option<Entry> {
             return None;
         }
     };
-    if entry.version != env!("CARGO_PKG_VERSION") {
+    if entry.version != version() {
         passed_over(path, "it was written by another version");
     } else if entry.digest != entry.sum() {
         passed_over(path, "it is damaged");
@@ -184,6 +187,11 @@ fn read(path: &Path) -> Option<Entry> {
         return Some(entry);
     }
     None
+}
+
+/// What an entry means: that of this crate, and of records.
+fn version() -> String {
+    format!("{} revision {REVISION}", env!("CARGO_PKG_VERSION"))
 }
 
 fn passed_over(path: &Path, reason: &str) {

@@ -71,6 +71,8 @@ fn what_was_tampered_with_is_passed_over() {
         good[..good.len() / 2].into(),
         good.replace("[0,1,2,0,3]", "[0,1,2,3]"),
         good.replace("\"lower_bound\":5", "\"lower_bound\":4"),
+        good.replace("\"offsets\":[", "\"offsets\":[512,"),
+        good.replace("\"offsets\":", "\"effort\":"),
         good.replace(env!("CARGO_PKG_VERSION"), "0.0.0"),
         good.replacen('{', "{\"more\":1,", 1),
     ];
@@ -103,6 +105,14 @@ fn a_record_is_judged_against_the_graph_it_is_asked_for() {
     let mut lie = record.clone();
     lie.lower_bound.0 += 1;
     assert!(refused(&lie, &request).contains("contradicts"));
+    // Every buffer of its layout is checked.
+    let moved = |offsets| rk_solve::Record { offsets, ..record.clone() };
+    let offsets = record.offsets.clone().expect("addresses were asked for");
+    assert!(refused(&moved(None), &request).contains("no addresses"));
+    assert!(refused(&moved(Some(offsets[1..].to_vec())), &request).contains("4 offsets for 5 buffers"));
+    assert!(refused(&moved(Some(vec![Bytes(0); 5])), &request).contains("overlap while 'up' runs"));
+    let high = offsets.iter().map(|offset| Bytes(offset.0 + 512)).collect();
+    assert!(refused(&moved(Some(high)), &request).contains("misses the budget"));
     let other = text::read("a 4KiB 1us; b(a) 4KiB 1us").expect("a graph");
     assert!(!refused(&record, &Request { graph: &other, ..request.clone() }).is_empty());
 }

@@ -1,8 +1,8 @@
 //! Layouts of random sequences against a check of every pair of buffers.
 
 use proptest::prelude::*;
-use rk_plan::arena::{Arena, check_no_overlap, pack_with};
-use rk_plan::{Bytes, Graph, GraphBuilder, NodeId, NodeSpec, OutputSpec, Sequence, Time, judge};
+use rk_plan::arena::{Arena, Misplaced, Owner, check_no_overlap, is_plain, pack_with, placed_at};
+use rk_plan::{Bytes, Fate, Graph, GraphBuilder, NodeId, NodeSpec, OutputSpec, Sequence, Time, Trace, judge};
 
 /// A random graph; each node reads up to three earlier values, some write in place or need workspace.
 fn graph(nodes: &[(Vec<prop::sample::Index>, u64, u8)]) -> Graph {
@@ -40,6 +40,21 @@ fn collision(arena: &Arena) -> Option<(usize, usize)> {
     pairs.into_iter().find(meet)
 }
 
+/// Whether every value that is overwritten in place lies where what overwrites it does, by looking for that.
+fn heirs_stay(graph: &Graph, trace: &Trace, arena: &Arena) -> bool {
+    let overwritten = arena.buffers.iter().zip(&trace.instances);
+    overwritten.filter(|(_, instance)| instance.fate == Fate::Overwritten).all(|(buffer, instance)| {
+        let takes_over = |heir: &&rk_plan::arena::Buffer| match heir.owner {
+            Owner::Instance(_, value) => {
+                heir.start == instance.end + 1
+                    && graph.node(graph.value(value).producer).writes.first() == Some(&value)
+            }
+            _ => false,
+        };
+        arena.buffers.iter().find(takes_over).is_some_and(|heir| heir.offset == buffer.offset)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
@@ -48,6 +63,7 @@ proptest! {
         nodes in prop::collection::vec((prop::collection::vec(any::<prop::sample::Index>(), 0..4), 0u64..3000, any::<u8>()), 1..40),
         again in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..20),
         alignment in prop::sample::select(vec![0u64, 1, 7, 512]),
+        moved in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), -1i8..2), 1..3),
     ) {
         let graph = graph(&nodes);
         let mut runs: Vec<NodeId> = graph.node_ids().collect();
@@ -65,6 +81,36 @@ proptest! {
         let top = arena.buffers.iter().map(|buffer| buffer.offset.0 + buffer.bytes.0).max().unwrap_or(0);
         prop_assert!(top <= arena.size.0 && arena.size >= arena.lower_bound && arena.lower_bound >= trace.peak);
         prop_assert!(arena.buffers.iter().all(|buffer| buffer.offset.0.is_multiple_of(alignment.max(1))));
-        prop_assert_eq!(pack_with(&graph, &sequence, &trace, Bytes(alignment), 200_000), arena);
+        prop_assert_eq!(pack_with(&graph, &sequence, &trace, Bytes(alignment), 200_000), arena.clone());
+        let plain = |effort| pack_with(&graph, &sequence, &trace, Bytes(alignment), effort) == arena;
+        prop_assert!(!is_plain(&graph, &sequence, &trace, &arena) || (plain(0) && plain(1_000_000)));
+
+        // From its offsets the same layout is made; after some of them changed, whatever is no layout is refused.
+        let placed = |offsets: &[Bytes]| placed_at(&graph, &sequence, &trace, Bytes(alignment), offsets);
+        let mut offsets = arena.offsets();
+        prop_assert_eq!(placed(&offsets), Ok(arena.clone()));
+        let count = offsets.len();
+        if count == 0 {
+            return Ok(());
+        }
+        let short = Err(Misplaced::Count { given: count - 1, needed: count });
+        prop_assert_eq!(placed(&offsets[1..]), short);
+        for (whose, to, slip) in moved {
+            let slip = i64::from(slip) * alignment.max(1) as i64;
+            offsets[whose.index(count)] = Bytes(offsets[to.index(count)].0.saturating_add_signed(slip));
+        }
+        let mut other = arena.clone();
+        let solid = other.buffers.iter_mut().filter(|buffer| buffer.bytes.0 > 0);
+        solid.zip(&offsets).for_each(|(buffer, &offset)| buffer.offset = offset);
+        let legal = collision(&other).is_none() && heirs_stay(&graph, &trace, &other);
+        let made = placed(&offsets);
+        prop_assert_eq!(made.is_ok(), legal, "{:?}", made);
+        if let Ok(made) = made {
+            prop_assert_eq!(made.buffers, other.buffers);
+        }
+        let aside = offsets.iter().enumerate().map(|(at, &offset)| Bytes(offset.0 + u64::from(at == 0))).collect::<Vec<_>>();
+        prop_assert!(alignment < 2 || placed(&aside).is_err());
+        let beyond = offsets.iter().enumerate().map(|(at, &offset)| if at == 0 { Bytes(u64::MAX) } else { offset }).collect::<Vec<_>>();
+        prop_assert!(placed(&beyond).is_err());
     }
 }

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! # How
-//! `rk-plan` packs the schedule into an arena (`placing.rs`): values, workspaces and kept generator states. Arguments and
-//! constants stay where they are; gradients have a space of their own, because they outlive the step. Saving and replaying
+//! Values, workspaces and kept generator states lie in one arena (`placing.rs`): where the plan put them (`rk.offsets`), or else where
+//! `rk-plan` packs them. Arguments and constants stay where they are; gradients have a space of their own, because they outlive the step. Saving and replaying
 //! random state becomes explicit copies. Drops vanish: a place is free after its last use. Stages that are missing are
 //! run first: with a budget the step is planned for it, without one it keeps everything, in its original order.
 //!
@@ -40,7 +40,7 @@ use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
 use crate::placing::Placement;
 use crate::planning::Problem;
 use crate::rematerialize::carry_out;
-use crate::{exit, resident, verify_schedule};
+use crate::{exit, placing, resident, verify_schedule};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -169,8 +169,9 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
     }
     write(step, &problem, &placement, target.streams);
     step.set_stage(Stage::Lowered);
+    // From here on addresses stand in the buffers.
+    step.op().unset(placing::OFFSETS);
     set(step, "rk.arena", placement.arena);
-    set(step, "rk.pack_effort", placement.effort);
     set(step, "rk.gradients", placement.gradients);
     step.op().set("rk.target", Attr::string(step.op().context(), &target.device));
     if let Some(chip) = &target.chip {

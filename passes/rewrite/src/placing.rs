@@ -1,26 +1,22 @@
-//! Addresses of a schedule: the arena's from `rk-plan`, the gradients' one after the other. And the way back: a lowered step
-//! as an arena, for the checker of `rk-plan`, which shares no code with the packer.
+//! Addresses of a schedule: the arena's from the plan (`rk.offsets`) or, without, from the packer of `rk-plan`; the gradients'
+//! one after the other. And the way back: a lowered step as an arena, for the checker of `rk-plan`, which shares no code with
+//! the packer.
 
 use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{BufferOp, Execution, LaunchOp, Space, StepOp};
 use rk_dialect::{Attr, Op};
-use rk_plan::arena::{self, Arena, Buffer, Owner};
-use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId};
+use rk_plan::arena::{self, Arena, Buffer, Misplaced, Owner};
+use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId, readable};
 
 use crate::planning::Problem;
 use crate::{verify_schedule, views};
-
-/// How much longer the packer may search when its first layout misses the budget, or is too far above what is alive at the peak.
-const MORE_EFFORT: u64 = 20 * arena::EFFORT;
 
 /// Where everything lies. Steps count runs.
 pub struct Placement {
     /// Bytes of the arena.
     pub arena: u64,
-    /// What the packer was allowed when it found this.
-    pub effort: u64,
     /// Bytes of the gradient space.
     pub gradients: u64,
     values: HashMap<(usize, ValueId), u64>,
@@ -29,15 +25,99 @@ pub struct Placement {
     states: HashMap<NodeId, u64>,
 }
 
+/// The attribute that holds the layout of a scheduled step: [`Arena::offsets`]. Without it the step is packed.
+pub const OFFSETS: &str = "rk.offsets";
+
+/// The layout that a scheduled step carries, if it does.
+///
+/// # Errors
+/// Offsets that are no layout of this schedule, at the run where they fail, or a layout that is larger than promised.
+pub fn carried<'c>(
+    problem: &Problem<'c>,
+    step: StepOp<'c>,
+    module: Op<'c>,
+    schedule: &Schedule,
+    trace: &Trace,
+) -> Result<Option<Arena>, Diagnostic<'c>> {
+    let Some(offsets) = step.op().get(OFFSETS).and_then(Attr::as_i64s) else { return Ok(None) };
+    // The verifier of the dialect refuses negative ones.
+    let offsets: Vec<Bytes> =
+        offsets.into_iter().map(|offset| Bytes(u64::try_from(offset).unwrap_or(u64::MAX))).collect();
+    let sequence = schedule.sequence();
+    let alignment = Bytes(crate::alignment(module));
+    let arena = arena::placed_at(&problem.graph, &sequence, trace, alignment, &offsets);
+    let refused = |misplaced: Misplaced| {
+        let about = step.op().location();
+        let other = "'rk.offsets' is the layout of another schedule: plan again, or take it away to have the step packed";
+        match &misplaced {
+            Misplaced::Count { .. } => s7(problem, step, schedule, &misplaced).note(about, other),
+            _ => s7(problem, step, schedule, &misplaced),
+        }
+    };
+    let arena = arena.map_err(refused)?;
+    within(step, &arena)?;
+    Ok(Some(arena))
+}
+
+/// S7 for a whole layout: the size that the step states, and its budget.
+///
+/// # Errors
+/// Both numbers.
+pub fn within<'c>(step: StepOp<'c>, arena: &Arena) -> Result<(), Diagnostic<'c>> {
+    let number = |name| verify_schedule::number(step, name).map(Bytes).filter(|&bytes| arena.size > bytes);
+    let size = readable(arena.size);
+    let message = match (number("rk.arena"), number("rk.budget")) {
+        (_, Some(budget)) => {
+            format!("S7: an arena of {size} does not fit the budget of {}", readable(budget))
+        }
+        (Some(stated), _) => format!("S7: the layout takes {size}, 'rk.arena' says {}", readable(stated)),
+        _ => return Ok(()),
+    };
+    Err(Diagnostic::error(step.op().location(), message))
+}
+
+/// What is wrong with a layout, at the run where it is.
+pub fn s7<'c>(
+    problem: &Problem<'c>,
+    step: StepOp<'c>,
+    schedule: &Schedule,
+    misplaced: &Misplaced,
+) -> Diagnostic<'c> {
+    let runs = || step.body().ops().into_iter().filter_map(Execution::of);
+    let run = misplaced.run().and_then(|run| runs().nth(run));
+    let location = run.map_or_else(|| step.op().location(), |run| run.op().location());
+    Diagnostic::error(location, format!("S7: {}", misplaced.describe(&problem.graph, &schedule.sequence())))
+}
+
+/// How much longer the packer may search when its first layout misses the budget, or is too far above what is alive at the peak.
+const MORE_EFFORT: u64 = 20 * arena::EFFORT;
 /// Which part of the peak may be lost to gaps before the packer searches longer: a hundredth.
 const GAPS: u64 = 100;
 
+/// Packs a schedule that carries no layout.
+fn packed(
+    problem: &Problem<'_>,
+    schedule: &Schedule,
+    trace: &Trace,
+    alignment: u64,
+    budget: Option<u64>,
+) -> Arena {
+    let sequence = schedule.sequence();
+    let pack = |effort| arena::pack_with(&problem.graph, &sequence, trace, Bytes(alignment), effort);
+    let first = pack(arena::EFFORT);
+    let gaps = first.size.0.saturating_sub(first.lower_bound.0);
+    if gaps <= first.lower_bound.0 / GAPS && budget.is_none_or(|budget| first.size.0 <= budget) {
+        return first;
+    }
+    let second = pack(MORE_EFFORT);
+    if second.size < first.size { second } else { first }
+}
+
 impl Placement {
-    /// Packs a schedule: with the effort that the planner packed it with, if it did, so that its layout is found again;
-    /// otherwise with the usual one, and a larger one where that misses the budget or leaves gaps.
+    /// The layout that the step carries, or that of the packer.
     ///
     /// # Errors
-    /// A layout that the checker refuses, which is a bug.
+    /// A layout that the checker refuses; one of the packer's would be a bug.
     pub fn of<'c>(
         problem: &Problem<'c>,
         step: StepOp<'c>,
@@ -47,27 +127,14 @@ impl Placement {
         budget: Option<u64>,
     ) -> Result<Self, Diagnostic<'c>> {
         let alignment = crate::alignment(module);
-        let (graph, sequence) = (&problem.graph, schedule.sequence());
-        let planned = verify_schedule::number(step, "rk.pack_effort");
-        let mut packed: Option<Arena> = None;
-        let dense = |found: &Arena| {
-            found.size.0 - found.lower_bound.0.min(found.size.0) <= found.lower_bound.0 / GAPS
+        let packed = match carried(problem, step, module, schedule, trace)? {
+            Some(arena) => arena,
+            None => packed(problem, schedule, trace, alignment, budget),
         };
-        let fits = |found: &Arena| budget.is_none_or(|budget| found.size.0 <= budget);
-        for effort in planned.into_iter().chain([arena::EFFORT, MORE_EFFORT]) {
-            if packed.as_ref().is_some_and(|found| fits(found) && dense(found)) {
-                break;
-            }
-            let found = arena::pack_with(graph, &sequence, trace, Bytes(alignment), effort);
-            packed = packed.into_iter().chain([found]).min_by_key(|arena| arena.size);
-        }
-        let packed = packed.expect("at least one effort");
-        arena::check_no_overlap(&packed)
-            .map_err(|misplaced| Diagnostic::error(step.op().location(), format!("S7: {misplaced}")))?;
+        arena::check_no_overlap(&packed).map_err(|misplaced| s7(problem, step, schedule, &misplaced))?;
         let (gradient_of, gradients) = gradients(problem, step, alignment);
         let mut placement = Self {
             arena: packed.size.0,
-            effort: packed.effort,
             gradients,
             values: HashMap::new(),
             gradient_of,
@@ -183,7 +250,7 @@ pub fn read_back<'c>(
     let number = step.op().get("rk.arena").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
     let size = Bytes(number.unwrap_or(0));
     let alignment = Bytes(crate::alignment(module));
-    Ok(Arena { size, lower_bound: Bytes(0), alignment, effort: 0, buffers })
+    Ok(Arena { size, lower_bound: Bytes(0), alignment, buffers })
 }
 
 /// Kept generator states: from the launch that follows the copy into the buffer to the last that follows a copy out of it.

@@ -18,7 +18,7 @@
 //!
 //! # How
 //! Read the step as a graph ([`crate::planning`]), ask `rk-solve` for a sequence of runs whose arena fits, write it down with a drop at
-//! each last use, and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
+//! each last use, note where its values lie unless packing tells (`rk.offsets`), and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
 //! step that is scheduled already is planned anew.
 //!
 //! # Contract
@@ -36,15 +36,11 @@ use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
-use rk_plan::{
-    Budget, Bytes, NodeId, Schedule, Step, Time, ValueId,
-    arena::{self, Arena},
-    base_trace, judge_schedule, readable,
-};
+use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena::is_plain, base_trace, readable};
 use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status};
 
 use crate::planning::Problem;
-use crate::{exit, resident};
+use crate::{exit, placing, resident, verify_schedule};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -231,29 +227,27 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         ("rk.solver", Attr::string(ctx, plan.solver.name())),
     ];
     attributes.into_iter().for_each(|(name, value)| step.op().set(name, value));
-    if options.addresses {
-        let packed = arena(step, plan)?;
-        step.op().set("rk.arena", number(packed.size.0));
-        step.op().set("rk.pack_effort", number(packed.effort));
+    // A step that is planned anew may have those of another plan.
+    for name in ["rk.arena", placing::OFFSETS] {
+        step.op().unset(name);
     }
-    // Nothing that a solver said is believed: the judge reads the step that was written.
-    let again = Problem::of(step, module)?;
-    let schedule = again.schedule_of(step)?;
-    judge_schedule(&again.graph, &schedule, Some(budget))
-        .map_err(|illegal| bug(step, &illegal.describe(&again.graph)))?;
+    if options.addresses {
+        let arena = plan.arena.as_ref().ok_or_else(|| bug(step, "it has no addresses"))?;
+        step.op().set("rk.arena", number(arena.size.0));
+        if !is_plain(&problem.graph, &plan.sequence, &plan.trace, arena) {
+            let offsets =
+                arena.offsets().into_iter().map(|offset| i64::try_from(offset.0).unwrap_or(i64::MAX));
+            step.op().set(placing::OFFSETS, Attr::i64s(ctx, &offsets.collect::<Vec<i64>>()));
+        }
+    }
+    // Nothing that a solver said is believed: the judge reads the step that was written, and where its values lie.
+    verify_schedule::judge(step, module).map_err(|told| bug(step, told.message()))?;
     report(step, plan, base.peak, base.time, bound, standing);
     Ok(())
 }
 
 fn alignment(step: StepOp<'_>) -> u64 {
     step.op().parent().map_or(1, crate::alignment)
-}
-
-/// The arena in which every value of the plan has its place, checked by code that did not pack it.
-fn arena<'c, 'p>(step: StepOp<'c>, plan: &'p Plan) -> Result<&'p Arena, Diagnostic<'c>> {
-    let packed = plan.arena.as_ref().ok_or_else(|| bug(step, "it has no addresses"))?;
-    arena::check_no_overlap(packed).map_err(|misplaced| bug(step, &misplaced.to_string()))?;
-    Ok(packed)
 }
 
 fn bound_kind(outcome: &Outcome) -> &'static str {
@@ -276,7 +270,11 @@ fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
 fn at_smallest(request: &Request<'_>, outcome: &Outcome) -> Option<(Bytes, Outcome)> {
     let budget = outcome.smallest_found?;
     let starts = outcome.smallest.iter().map(|runs| (Solver::Greedy, runs.clone())).collect();
-    let found = rk_solve::solve(&Request { budget, starts, ..request.clone() });
+    let mut found = rk_solve::solve(&Request { budget, starts, ..request.clone() });
+    if found.plan.is_none() {
+        // A start is a sequence. The layout that showed the budget may not be found again, either.
+        (found.status, found.plan) = (Status::Feasible, outcome.smallest_placed.clone());
+    }
     found.plan.is_some().then_some((budget, found))
 }
 

@@ -4,8 +4,9 @@
 //! The IR is not changed. A legal schedule gives a remark with its peak; an illegal one an error that names the law.
 //!
 //! # How
-//! A lowered step is read as the schedule that it carries out, and its addresses as a layout of what the judge says lives when:
-//! S7 then means that no two places that are needed at once overlap, and the remark names the size of the arena.
+//! A lowered step is read as the schedule that it carries out, and its addresses as a layout of what the judge says lives when;
+//! a scheduled one may carry a layout, too (`rk.offsets`). S7 then means that no two places that are needed at once overlap, and
+//! the remark names the size of the arena.
 //!
 //! # Contract
 //! Needs `scheduled` or `lowered`. S1 to S7 hold afterwards, S7 for the budget in `rk.budget`.
@@ -39,8 +40,9 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         let (runs, again) = placing::launches(step);
         let limit = number(step, "rk.budget")
             .map_or("no budget".to_owned(), |b| format!("budget {}", readable(Bytes(b))));
-        let lowered = number(step, "rk.arena").filter(|_| step.stage() == Stage::Lowered);
-        let arena = lowered.map_or(String::new(), |bytes| format!(", arena {}", readable(Bytes(bytes))));
+        let placed = step.stage() == Stage::Lowered || step.op().get(placing::OFFSETS).is_some();
+        let arena = number(step, "rk.arena").filter(|_| placed);
+        let arena = arena.map_or(String::new(), |bytes| format!(", arena {}", readable(Bytes(bytes))));
         let message = format!(
             "'{}' is legal: peak {}{arena}, {limit}, {runs} runs, {again} of them again",
             step.symbol(),
@@ -69,11 +71,10 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Trace, Diagnostic<'
         .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
     if step.stage() == Stage::Lowered {
         let arena = placing::read_back(&problem, step, module, &schedule, &trace)?;
-        check_no_overlap(&arena).map_err(|misplaced| refuse(format!("S7: {misplaced}")))?;
-        if let Some(budget) = budget.filter(|&budget| arena.size > budget) {
-            let (arena, budget) = (readable(arena.size), readable(budget));
-            return Err(refuse(format!("S7: an arena of {arena} does not fit the budget of {budget}")));
-        }
+        check_no_overlap(&arena).map_err(|misplaced| placing::s7(&problem, step, &schedule, &misplaced))?;
+        placing::within(step, &arena)?;
+    } else {
+        placing::carried(&problem, step, module, &schedule, &trace)?;
     }
     Ok(trace)
 }

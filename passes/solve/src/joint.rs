@@ -257,14 +257,14 @@ impl<'m> Joint<'m> {
         for &(item, heir) in &self.heirs {
             offsets[heir] = offsets[item];
         }
-        let arena = arena::laid_out(graph, &sequence, &trace, Bytes(self.alignment), |owner, start| {
-            Bytes(offsets[self.item_of(&sequence, &runs, owner, start)])
-        });
-        if let Err(misplaced) = arena::check_no_overlap(&arena) {
-            tracing::error!("an illegal layout was proposed: {misplaced}");
-            return None;
+        let offset = |owner, start| Bytes(offsets[self.item_of(&sequence, &runs, owner, start)]);
+        match arena::laid_out(graph, &sequence, &trace, Bytes(self.alignment), offset) {
+            Ok(arena) => Some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) }),
+            Err(misplaced) => {
+                tracing::error!("an illegal layout was proposed: {}", misplaced.describe(graph, &sequence));
+                None
+            }
         }
-        Some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) })
     }
 }
 

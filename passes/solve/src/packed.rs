@@ -1,16 +1,17 @@
 //! Plans whose *addresses* fit: law S7 speaks of the arena, and a packing can miss a budget that the logical peak meets.
 //!
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
-//! 2. Pack the plan once more with [`PATIENCE`] times the effort, then in other orders of its runs ([`crate::compact`]), then the
-//!    other plans that the search met, fastest first.
+//! 2. Look for a layout and another order of its runs at once ([`crate::compact`]), then do the same with those of the other plans
+//!    that the search met, fastest first, whose peak leaves as much room as the layout before would have needed.
 //! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
 //!    is repaired from a tight plan is as hard to pack as that.
-//! 4. Solve again for smaller peaks, from what is there, the fastest repaired: less by the overshoot, then half-way between what did and what did not help.
+//! 4. Solve again for smaller peaks, from what is there: less by the overshoot, then half-way between what did and what did not help.
 //!
-//! Bounds are those of the logical peak, which no arena beats. How the time is shared depends on the given order: where that
-//! packs without loss, as steps of training do, nearly all of it goes to the first attempt.
+//! A plan keeps the layout that was found for it: packing its runs again would seldom find one as low. Bounds are those of the
+//! logical peak, which no arena beats. How the time is shared depends on the given order: where that packs without loss, as steps
+//! of training do, nearly all of it goes to the first attempt; elsewhere the room that a layout needs has to be found out first.
 //!
-//! Source: planner.md of the project, section 11. Not here: a search over plans and addresses together.
+//! Source: planner.md of the project, section 11. Not here: runs that are added or left out for the sake of a layout.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use rk_plan::arena::{Arena, pack_with};
 use rk_plan::{Bytes, Graph, Sequence, judge};
 
 use crate::clock::Clock;
-use crate::compact::{Layout, compact};
-use crate::request::{Addresses, Outcome, Plan, Request, Status};
+use crate::compact::compact;
+use crate::request::{Addresses, Outcome, Plan, Request, Status, Stop};
 use crate::solve_logical;
 
-/// Attempts with a smaller peak.
-const ATTEMPTS: u32 = 5;
+/// Attempts after the first, and the share of the time left for each search.
+const ATTEMPTS: u32 = 6;
+const ATTEMPT_TIME: f64 = 0.5;
 /// The share of the time of the first attempt, where the given order packs without loss and where it does not.
-const FIRST: (f64, f64) = (0.85, 0.45);
+const FIRST: (f64, f64) = (0.85, 0.4);
 /// Larger graphs are taken to pack well without a look.
 const PROBED: usize = 3000;
-/// The effort of a second packing of the same plan, in efforts of the first.
-const PATIENCE: u64 = 8;
-/// The share of the time left in which a plan is packed in other orders of its runs.
-const COMPACTING: f64 = 0.2;
+/// The share of the time left in which a plan is packed in other orders of its runs, after the first search and after the others,
+/// which know how much room is needed.
+const COMPACTING: (f64, f64) = (0.2, 0.5);
 /// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
@@ -83,7 +84,7 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
     let near = |peak: Bytes| Bytes(peak.0.saturating_add(peak.0 / 100));
     let compacted = |plan: Plan| {
         let floor = plan.trace.peak;
-        compact(request, plan, addresses, Layout::Any, floor, near, &clock)
+        compact(request, plan, addresses, floor, near, &clock)
     };
     Outcome { plan: best.map(compacted), ..outcome }
 }
@@ -94,7 +95,7 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         request,
         addresses,
         clock: Clock::new(request.time_limit),
-        smallest: Bytes(u64::MAX),
+        smallest: None,
         reached: Bytes(0),
     };
     let nodes = request.graph.len();
@@ -103,62 +104,86 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     let share = (left - packing_time(nodes).min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
     let logical = Request { addresses: None, ..request.clone() };
     let mut first = solve_logical(&Request { time_limit: share, ..logical.clone() });
+    if first.status == Status::Unknown && first.why_stopped == Stop::TimeLimit && !easy {
+        // Without a plan there is nothing to pack: most of what is left, too.
+        let starts = first.smallest.iter().map(|runs| (crate::Solver::Greedy, runs.clone()));
+        let starts = logical.starts.iter().cloned().chain(starts).collect();
+        let time_limit = packer.clock.left().mul_f64(ATTEMPT_TIME);
+        first = solve_logical(&Request { time_limit, starts, ..logical.clone() });
+    }
     let found =
         first.smallest.clone().and_then(|runs| Plan::judged(request.graph, runs, crate::Solver::Greedy));
     let Some(logical_best) = first.plan.clone() else {
-        found.iter().for_each(|plan| drop(packer.pack(plan, 1)));
-        return Outcome { smallest_found: Some(packer.smallest), ..first };
+        found.into_iter().for_each(|plan| drop(packer.pack(plan)));
+        return packer.with_smallest(first);
     };
-    let fastest = logical_best.trace.time;
-    let wanted = (logical_best.solver, logical_best.sequence.clone());
+    let mut wanted = logical_best;
     let starts =
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
     starts.sort_by_key(|plan| plan.trace.time);
-    let mut best = packer.take(&mut first);
-    best = faster(best, packer.first_that_fits(starts, false));
-    // Logical budgets that did not help because too little or too much is left.
-    let (mut low, mut high) = (None::<u64>, request.budget.0.min(logical_best.trace.peak.0));
+    let mut best = packer.take(&mut first, COMPACTING.0);
+    best = faster(best, packer.first_that_fits(starts, None));
     for per_mille in RESERVES {
         if best.is_some() {
             break;
         }
         // Milliseconds, and spent even if the time is over: a poor plan is better than none.
-        let budget = high / 1000 * per_mille;
+        let budget = request.budget.0.min(wanted.trace.peak.0) / 1000 * per_mille;
         let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
         let quick =
             Request { budget: Bytes(budget), solver: crate::Solver::Greedy, time_limit, ..logical.clone() };
-        best = solve_logical(&quick).plan.and_then(|plan| packer.first_that_fits(vec![plan], false));
-        low = best.as_ref().map(|_| budget);
+        best = solve_logical(&quick).plan.and_then(|plan| packer.first_that_fits(vec![plan], None));
+    }
+    // The largest logical budget whose plan fits, and the smallest whose plan does not.
+    let (mut low, mut high) = (None::<u64>, None::<u64>);
+    match &best {
+        Some(plan) if plan.trace.time <= wanted.trace.time => low = Some(request.budget.0),
+        // What was repaired fits by chance and says nothing about the peak that there is room for.
+        _ => high = Some(request.budget.0.min(wanted.trace.peak.0)),
     }
     for attempt in 0..ATTEMPTS {
-        let overshoot = packer.reached.0.saturating_sub(request.budget.0).max(request.budget.0 / FINE);
-        // Not below what is known to be too little: half-way there instead.
-        let least = first.proven_infeasible_below.0.min(high);
-        let down = high.saturating_sub(overshoot.min((high - least) / 2));
-        let budget = low.map_or(down, |low| low + (high - low) / 2);
-        let close = low.is_some_and(|low| high - low <= request.budget.0 / FINE);
-        let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= fastest);
-        if settled || close || packer.clock.expired() || budget == high {
+        let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound);
+        if settled || packer.clock.expired() {
             break;
         }
-        tracing::info!(attempt, budget, "the arena misses the budget");
+        let budget = match (low, high) {
+            (_, None) if easy || first.why_stopped != Stop::TimeLimit => break,
+            (_, None) => request.budget.0,
+            (Some(low), Some(high)) => low + (high - low) / 2,
+            (None, Some(high)) => {
+                let overshoot =
+                    packer.reached.0.saturating_sub(request.budget.0).max(request.budget.0 / FINE);
+                // Not below what is known to be too little: half-way there instead.
+                let least = first.proven_infeasible_below.0.min(high);
+                high - overshoot.min((high - least) / 2)
+            }
+        };
+        let close =
+            low.zip(high).is_some_and(|(low, high)| high.saturating_sub(low) <= request.budget.0 / FINE);
+        if close || high == Some(budget) {
+            break;
+        }
+        tracing::info!(attempt, budget, "once more");
         let mut outcome = solve_logical(&Request {
             budget: Bytes(budget),
-            time_limit: packer.clock.left() / (ATTEMPTS - attempt),
-            starts: (best.iter().map(|plan| (plan.solver, plan.sequence.clone())))
-                .chain(std::iter::once(wanted.clone()))
-                .collect(),
+            time_limit: packer.clock.left().mul_f64(ATTEMPT_TIME),
+            starts: best.iter().chain([&wanted]).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
             ..logical.clone()
         });
-        let planned = outcome.plan.is_some();
-        let fits = packer.take(&mut outcome);
-        if fits.is_some() || !planned {
-            low = Some(budget);
-        } else {
-            high = budget;
+        let planned = outcome.plan.clone();
+        if budget == request.budget.0 {
+            first.learn(&outcome);
+            wanted = planned.clone().unwrap_or(wanted);
         }
-        best = faster(best, fits);
+        best = faster(best, packer.take(&mut outcome, COMPACTING.1));
+        // What fits need not be the plan that was meant, but another of the same search.
+        match planned {
+            Some(plan) if best.as_ref().is_none_or(|best| best.trace.time > plan.trace.time) => {
+                high = Some(budget.min(plan.trace.peak.0));
+            }
+            _ => low = Some(budget),
+        }
     }
     let status = match &best {
         Some(plan) if plan.trace.time <= first.lower_bound && first.status == Status::Optimal => {
@@ -168,7 +193,7 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         None => Status::Unknown,
     };
     first.unsettle(status);
-    Outcome { plan: best, smallest_found: Some(packer.smallest), ..first }
+    packer.with_smallest(Outcome { plan: best, ..first })
 }
 
 fn faster(one: Option<Plan>, other: Option<Plan>) -> Option<Plan> {
@@ -179,54 +204,67 @@ struct Packer<'a> {
     request: &'a Request<'a>,
     addresses: Addresses,
     clock: Clock,
-    /// The least arena of all plans packed.
-    smallest: Bytes,
+    /// The plan with the least arena.
+    smallest: Option<Plan>,
     /// The arena of the fastest plan of the last attempt.
     reached: Bytes,
 }
 
 impl Packer<'_> {
-    fn pack(&mut self, plan: &Plan, patience: u64) -> Arena {
+    fn pack(&mut self, plan: Plan) -> Plan {
         let Addresses { alignment, effort } = self.addresses;
-        let effort = effort.saturating_mul(patience);
         let arena = pack_with(self.request.graph, &plan.sequence, &plan.trace, alignment, effort);
-        self.smallest = self.smallest.min(arena.size);
-        arena
+        self.noted(Plan { arena: Some(arena), ..plan })
+    }
+
+    fn noted(&mut self, plan: Plan) -> Plan {
+        if self.smallest.as_ref().is_none_or(|least| plan.height() < least.height()) {
+            self.smallest = Some(plan.clone());
+        }
+        plan
+    }
+
+    fn with_smallest(self, outcome: Outcome) -> Outcome {
+        Outcome {
+            smallest_found: self.smallest.as_ref().map(Plan::height),
+            smallest_placed: self.smallest,
+            ..outcome
+        }
     }
 
     /// The fastest plan of an outcome whose arena fits.
-    fn take(&mut self, outcome: &mut Outcome) -> Option<Plan> {
+    fn take(&mut self, outcome: &mut Outcome, share: f64) -> Option<Plan> {
         let mut plans: Vec<Plan> = outcome.plan.take().into_iter().collect();
         plans.append(&mut outcome.others);
-        self.first_that_fits(plans, true)
+        self.first_that_fits(plans, Some(share))
     }
 
-    /// The first of several plans whose arena fits, with its arena. The very first may be packed twice.
-    fn first_that_fits(&mut self, plans: Vec<Plan>, twice: bool) -> Option<Plan> {
+    /// The first of several plans whose arena fits, with its arena; in whatever order of its runs, if time is given for that.
+    fn first_that_fits(&mut self, plans: Vec<Plan>, compacting: Option<f64>) -> Option<Plan> {
         let budget = self.request.budget;
+        // A larger peak than this was not worth a layout in the attempt before.
+        let mut most = Bytes(u64::MAX);
         for (index, plan) in plans.into_iter().enumerate() {
             // The first is always looked at, so that a late plan is not lost.
             if index > 0 && self.clock.expired() {
                 break;
             }
-            let mut arena = self.pack(&plan, 1);
-            let again = twice && index == 0 && !self.clock.expired();
-            if arena.size > budget && again && arena.lower_bound <= budget {
-                arena = self.pack(&plan, PATIENCE);
+            if plan.trace.peak > most {
+                continue;
             }
-            let close = arena.size.0.saturating_sub(budget.0) <= budget.0 / HOPELESS;
-            let mut plan = Plan { arena: Some(arena), ..plan };
-            if again && close {
-                let (request, clock) = (self.request, self.clock.part(COMPACTING));
-                plan =
-                    compact(request, plan, self.addresses, Layout::Repeatable, Bytes(0), |_| budget, &clock);
+            let mut plan = self.pack(plan);
+            let over = plan.height().0.saturating_sub(budget.0);
+            if let Some(share) = compacting.filter(|_| over > 0 && over <= budget.0 / HOPELESS) {
+                let clock = self.clock.part(share);
+                let lower = compact(self.request, plan, self.addresses, Bytes(0), |_| budget, &clock);
+                plan = self.noted(lower);
+                let lost = plan.height().0.saturating_sub(budget.0);
+                most = Bytes(plan.trace.peak.0.saturating_sub(lost));
             }
-            let size = plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena| arena.size);
-            self.smallest = self.smallest.min(size);
-            if index == 0 && twice {
-                self.reached = size;
+            if index == 0 && compacting.is_some() {
+                self.reached = plan.height();
             }
-            if size <= budget {
+            if plan.height() <= budget {
                 return Some(plan);
             }
         }
@@ -235,23 +273,15 @@ impl Packer<'_> {
 }
 
 impl Plan {
+    /// The bytes of its arena; more than there can be without one.
+    pub(crate) fn height(&self) -> Bytes {
+        self.arena.as_ref().map_or(Bytes(u64::MAX), |arena| arena.size)
+    }
+
     fn judged(graph: &Graph, sequence: Sequence, solver: crate::Solver) -> Option<Self> {
         let trace = judge(graph, &sequence).ok()?;
         Some(Self { sequence, trace, solver, arena: None })
     }
-}
-
-/// The plan with its arena, packed as [`solve`] would have, if it fits.
-pub(crate) fn packed_again(request: &Request, plan: Plan) -> Option<Plan> {
-    let addresses = request.addresses?;
-    let mut packer = Packer {
-        request,
-        addresses,
-        clock: Clock::new(request.time_limit),
-        smallest: Bytes(u64::MAX),
-        reached: Bytes(0),
-    };
-    packer.first_that_fits(vec![plan], true)
 }
 
 /// The arena of a judged sequence, as packed for a request with addresses.

@@ -5,12 +5,11 @@
 //!
 //! Source: planner.md of the project, 12.13.
 
-use rk_plan::{Bytes, Sequence};
+use rk_plan::Bytes;
 
 use crate::clock::Clock;
 use crate::request::{BoundKind, Outcome, Plan, Request, Status};
 use crate::solve;
-use crate::solver::Solver;
 
 /// Solves the graph of a request at each budget, in the order given. The time limit is for all of them together; the
 /// budget of the request is not used.
@@ -18,17 +17,25 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
     let mut order: Vec<usize> = (0..budgets.len()).collect();
     order.sort_by_key(|&index| (budgets[index], index));
     let mut outcomes: Vec<Option<Outcome>> = vec![None; budgets.len()];
-    let mut before: Vec<(Solver, Sequence)> = Vec::new();
+    let mut before: Option<Plan> = None;
     let clock = Clock::new(request.time_limit);
     for (done, &index) in order.iter().enumerate() {
         // What earlier points did not use is shared by the rest.
         let share = clock.left() / u32::try_from(order.len() - done).unwrap_or(u32::MAX);
-        let starts = before.iter().chain(&request.starts).cloned().collect();
+        let start = before.as_ref().map(|plan| (plan.solver, plan.sequence.clone()));
+        let starts = start.into_iter().chain(request.starts.iter().cloned()).collect();
         let point = Request { budget: budgets[index], time_limit: share, starts, ..request.clone() };
-        let outcome = solve(&point);
-        if let Some(Plan { sequence, solver, .. }) = &outcome.plan {
-            before = vec![(*solver, sequence.clone())];
+        let mut outcome = solve(&point);
+        // A start is a sequence: its layout need not be found again.
+        let slower =
+            |plan: &Plan| outcome.plan.as_ref().is_none_or(|found| plan.trace.time < found.trace.time);
+        if let Some(plan) = before.filter(slower) {
+            let bytes = plan.arena.as_ref().map_or(plan.trace.peak, |arena| arena.size);
+            outcome.smallest_found = outcome.smallest_found.into_iter().chain([bytes]).min();
+            outcome.unsettle(Status::Feasible);
+            outcome.plan = Some(plan);
         }
+        before = outcome.plan.clone();
         tracing::info!(point = done + 1, of = budgets.len(), budget = budgets[index].0, "curve");
         outcomes[index] = Some(outcome);
     }

@@ -1,13 +1,14 @@
 //! What is worth remembering of an answer, and how it becomes an answer again.
 //!
-//! A [`Record`] holds what a solver *claims*: a sequence, a bound, a status. Recalling one believes nothing that can be
-//! computed: the judge replays the sequence, its arena is packed again, and the status follows from both. What remains a claim
-//! is the bound; a record whose bound contradicts its own plan, or the working set, is refused.
+//! A [`Record`] holds what a solver *claims*: a sequence, a layout, a bound, a status. Recalling one believes nothing that can
+//! be computed: the judge replays the sequence, every buffer of the layout is checked, and the status follows from both. What
+//! remains a claim is the bound; a record whose bound contradicts its own plan, or the working set, is refused.
 //!
 //! Not here: where records are kept. This crate knows no files; `rk-cache` does.
 
 use std::fmt::Write as _;
 
+use rk_plan::arena::placed_at;
 use rk_plan::{Bytes, NodeId, Sequence, Time, base_trace, judge, working_set};
 
 use crate::milp::MilpSolver;
@@ -16,13 +17,15 @@ use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop};
 use crate::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 6;
+pub const REVISION: u32 = 7;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The plan, and who found it; none if it is proven that there is none.
     pub plan: Option<(Solver, Sequence)>,
+    /// Where the plan's buffers lie, if addresses were asked for; see [`rk_plan::arena::Arena::offsets`].
+    pub offsets: Option<Vec<Bytes>>,
     /// See [`Outcome::lower_bound`].
     pub lower_bound: Time,
     /// The bound speaks of schedules in the given order only.
@@ -59,6 +62,7 @@ impl Record {
     pub fn of(outcome: &Outcome) -> Option<Self> {
         (outcome.status != Status::Unknown).then(|| Self {
             plan: outcome.plan.as_ref().map(|plan| (plan.solver, plan.sequence.clone())),
+            offsets: outcome.plan.as_ref().and_then(|plan| Some(plan.arena.as_ref()?.offsets())),
             lower_bound: outcome.lower_bound,
             fixed_order: outcome.bound_kind == BoundKind::FixedOrder,
             infeasible_below: outcome.proven_infeasible_below,
@@ -70,7 +74,7 @@ impl Record {
     /// The answer to a request, or why the record cannot be one.
     ///
     /// # Errors
-    /// A sentence: what the judge, the packer or the base of the graph contradicts.
+    /// A sentence: what the judge, the checker of layouts or the base of the graph contradicts.
     pub fn recall(&self, request: &Request) -> Result<Outcome, String> {
         let graph = request.graph;
         let (least, _) = working_set(graph);
@@ -82,13 +86,16 @@ impl Record {
         let plan = self.plan.as_ref().map(|(solver, sequence)| {
             let trace = judge(graph, sequence).map_err(|illegal| illegal.describe(graph))?;
             trace.within(graph, sequence, request.budget).map_err(|illegal| illegal.describe(graph))?;
-            let plan = Plan { sequence: sequence.clone(), trace, solver: *solver, arena: None };
-            match request.addresses {
-                None => Ok(plan),
-                Some(_) => {
-                    packed::packed_again(request, plan).ok_or("its arena misses the budget".to_owned())
-                }
+            let arena = request.addresses.map(|addresses| {
+                let offsets = self.offsets.as_ref().ok_or("it has no addresses")?;
+                placed_at(graph, sequence, &trace, addresses.alignment, offsets)
+                    .map_err(|misplaced| misplaced.describe(graph, sequence))
+            });
+            let arena = arena.transpose()?;
+            if arena.as_ref().is_some_and(|arena| arena.size > request.budget) {
+                return Err("its arena misses the budget".to_owned());
             }
+            Ok(Plan { sequence: sequence.clone(), trace, solver: *solver, arena })
         });
         let plan = plan.transpose()?;
         let status = match &plan {
@@ -103,9 +110,9 @@ impl Record {
         let replayed = self.smallest.iter().filter_map(|runs| Some((runs, judge(graph, runs).ok()?)));
         let base = Sequence::base(graph);
         let smallest = replayed.chain([(&base, base_trace(graph))]).min_by_key(|found| found.1.peak);
-        let smallest_found = smallest.as_ref().map(|(runs, trace)| match request.addresses {
-            Some(_) => packed::arena_of(request, runs, trace),
-            None => trace.peak,
+        let smallest_found = smallest.map(|(runs, trace)| {
+            let packed = packed::arena_of(request, runs, &trace);
+            plan.as_ref().map_or(packed, |plan| packed.min(plan.height()))
         });
         let settled = matches!(status, Status::Optimal | Status::Infeasible);
         Ok(Outcome {
@@ -121,6 +128,7 @@ impl Record {
             proven_infeasible_below: infeasible_below,
             smallest_found,
             smallest: self.smallest.clone(),
+            smallest_placed: None,
             peak_holder,
             why_stopped: if settled { Stop::Proved } else { Stop::TimeLimit },
             progress: Vec::new(),

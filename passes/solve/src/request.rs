@@ -138,6 +138,8 @@ pub struct Outcome {
     pub smallest_found: Option<Bytes>,
     /// The sequence with the least peak.
     pub smallest: Option<Sequence>,
+    /// With addresses, the plan whose arena has the bytes of `smallest_found`; not remembered.
+    pub smallest_placed: Option<Plan>,
     /// The node whose run shows `proven_infeasible_below`.
     pub peak_holder: NodeId,
     /// Why the search ended.
@@ -149,6 +151,18 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Takes over what another answer to the same question proves, if it is more.
+    pub(crate) fn learn(&mut self, other: &Self) {
+        if other.bound_kind != BoundKind::FixedOrder && other.lower_bound >= self.lower_bound {
+            (self.lower_bound, self.bound_kind, self.status) =
+                (other.lower_bound, other.bound_kind, other.status);
+        }
+        self.in_given_order =
+            self.in_given_order.max(other.in_given_order).filter(|&time| time > self.lower_bound);
+        self.why_stopped = other.why_stopped;
+        self.proven_infeasible_below = self.proven_infeasible_below.max(other.proven_infeasible_below);
+    }
+
     /// The plan that `status` speaks of is another one than the solver's.
     pub(crate) fn unsettle(&mut self, status: Status) {
         if self.status == Status::Optimal && status != Status::Optimal {

@@ -201,6 +201,7 @@ impl<'a> Task<'a> {
             proven_infeasible_below: self.infeasible_below,
             smallest_found: self.smallest.as_ref().map(|(peak, _)| *peak),
             smallest: self.smallest.map(|(_, sequence)| sequence),
+            smallest_placed: None,
             peak_holder: self.peak_holder,
             why_stopped: match (settled, self.exhausted) {
                 (true, _) => Stop::Proved,

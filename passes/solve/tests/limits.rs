@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use oracle::{optimum, random_graph};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rk_plan::arena::{check_no_overlap, pack_with};
+use rk_plan::arena::{check_no_overlap, placed_at};
 use rk_plan::{Bytes, Graph, base_trace, judge, text, working_set};
 use rk_solve::synthetic::{Family, graph};
 use rk_solve::{Addresses, Outcome, Request, Solver, Status, pareto, solve, with_addresses};
@@ -152,13 +152,11 @@ fn other_orders_of_the_same_runs_lower_an_arena() {
             [Duration::ZERO, Duration::from_secs(20)].map(|limit| packed(limit).expect("a plan"));
         let [first, arena] = [&before, &after].map(|plan| plan.arena.clone().expect("packed"));
         assert_eq!(check_no_overlap(&arena), Ok(()));
-        // The same runs at the same cost, still within the budget; and a layout of some effort is found again with it.
+        // The same runs at the same cost, still within the budget; and the layout travels as its offsets.
         assert_eq!(judge(&graph, &after.sequence), Ok(after.trace.clone()));
         assert!(after.trace.time == plan.trace.time && after.trace.peak <= request.budget, "seed {seed}");
-        if arena.effort > 0 {
-            let again = pack_with(&graph, &after.sequence, &after.trace, Bytes(1), arena.effort);
-            assert_eq!(again, arena, "seed {seed}");
-        }
+        let again = placed_at(&graph, &after.sequence, &after.trace, Bytes(1), &arena.offsets());
+        assert_eq!(again.as_ref(), Ok(&arena), "seed {seed}");
         assert!(arena.size <= first.size || arena.size.0 * 100 <= arena.lower_bound.0 * 101, "seed {seed}");
         loose += usize::from(first.size.0 * 100 > first.lower_bound.0 * 101);
         lowered += usize::from(arena.size < first.size);
@@ -187,12 +185,9 @@ fn every_arena_is_within_the_budget() {
         let arena = plan.arena.expect("addresses were asked for");
         assert_eq!(check_no_overlap(&arena), Ok(()));
         assert!(plan.trace.peak <= arena.size && arena.size <= budget, "seed {seed}: {arena:?}");
-        // Whoever gets the sequence and the effort finds the same layout.
-        assert_eq!(
-            pack_with(&graph, &plan.sequence, &plan.trace, Bytes(1), arena.effort),
-            arena,
-            "seed {seed}"
-        );
+        // Whoever gets the sequence and the offsets has the same layout.
+        let again = placed_at(&graph, &plan.sequence, &plan.trace, Bytes(1), &arena.offsets());
+        assert_eq!(again, Ok(arena), "seed {seed}");
         assert!(
             best.is_some_and(|best| outcome.lower_bound.0 <= best && best <= plan.trace.time.0),
             "seed {seed}"

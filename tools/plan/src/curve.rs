@@ -34,10 +34,9 @@ pub fn print(graph: &Graph, arguments: &Arguments, out: &mut impl Write) -> Resu
         let points = reports.map(|(_, report)| {
             let mut point = report.json();
             // Schedules of all points would bury the curve; --budget prints one.
+            const SAME: [&str; 6] = ["graph", "n", "base_peak_bytes", "base_time", "schedule", "offsets"];
             if let Value::Object(fields) = &mut point {
-                fields.retain(|key, _| {
-                    !["graph", "n", "base_peak_bytes", "base_time", "schedule"].contains(&key.as_str())
-                });
+                fields.retain(|key, _| !SAME.contains(&key.as_str()));
             }
             point
         });

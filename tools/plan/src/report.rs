@@ -58,6 +58,12 @@ impl<'a> Report<'a> {
         Some(plan.sequence.0.iter().map(|node| node.0).collect())
     }
 
+    /// Where each buffer with bytes starts: values by the run that makes them, then workspaces by run, then generator states.
+    fn offsets(&self) -> Option<Vec<u64>> {
+        let arena = self.arena.as_ref()?;
+        Some(arena.offsets().into_iter().map(|offset| offset.0).collect())
+    }
+
     /// The status as a word.
     pub fn status(&self) -> &'static str {
         match self.outcome.status {
@@ -111,6 +117,7 @@ impl<'a> Report<'a> {
             "peak_holder": self.graph.node(self.outcome.peak_holder).name,
             "stopped": self.stopped(),
             "schedule": self.schedule(),
+            "offsets": self.offsets(),
         })
     }
 

@@ -51,6 +51,7 @@ fn a_residual_is_run_again() {
     );
     assert_eq!((field("overhead_pct"), field("gap_pp")), (33.333333.into(), 0.0.into()));
     assert_eq!(field("bound_kind"), Value::from("optimal"));
+    assert_eq!(field("offsets").as_array().map(Vec::len), Some(5));
     for key in ["arena_bytes", "lower_bound_pct", "solver", "solve_seconds", "min_feasible_bytes"] {
         assert!(!report[key].is_null(), "{key} is missing");
     }
