@@ -6,9 +6,11 @@
 // commuted operands, spellings of a view): nodes of equal calls, wired alike, are of one class there, and a class there may
 // hold several classes of calls. `--rk-annotate-cost` evens out what remains within a class of nodes.
 //
-// The first call of a class is repeated on the spot, after the recorded call as its warm-up; every later one of the class is a
-// sample for free. So a class of one member has the samples that were asked for, and a class of many is measured all over
-// the step.
+// The first call of a class is repeated on the spot, after the recorded call as its warm-up, and so are the second, the fourth, the
+// eighth ... of it: a class of one member has the samples that were asked for, and a class of many is measured all over the step. The
+// recorded calls themselves are no samples: their results lie in new memory, whose pages are faulted in while they are written, which
+// can take ten times as long as the operator. A lowered step runs in one arena whose pages are there; timed calls get the blocks of those
+// before them (`Spares`).
 //
 // Where the time depends on the numbers in the operands, a call is equal to none but itself.
 #include "record.h"
@@ -90,7 +92,8 @@ std::string Recorder::call_class(const c10::OperatorHandle& op, const RecordedOp
 }
 
 // The call has been made once, which is the warm-up. What it writes is written in copies, and what it draws is drawn again.
-void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, const torch::jit::Stack& inputs, RecordedOp& entry) {
+void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, const torch::jit::Stack& inputs, const RecordedOp& entry,
+                      std::vector<uint64_t>& times) {
   if (op.hasTag(at::Tag::inplace_view)) return; // once more would turn it back; a view takes no time
   const auto begin = std::chrono::steady_clock::now();
   at::AutoDispatchBelowAutograd no_autograd;
@@ -115,7 +118,8 @@ void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
     }
     return input;
   };
-  for (int32_t i = 0; i < repeats_; ++i) {
+  const Spares spares;
+  for (int32_t i = -1; i < repeats_; ++i) { // the first finds no spare blocks yet
     torch::jit::Stack stack;
     place = 0;
     for (const auto& input : inputs) stack.push_back(prepared(input, prepared));
@@ -123,13 +127,15 @@ void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
     const auto start = std::chrono::steady_clock::now();
     op.redispatchBoxed(below, &stack);
     probe.synchronize();
-    entry.times.push_back(nanoseconds(std::chrono::steady_clock::now() - start));
+    const auto taken = std::chrono::steady_clock::now() - start;
+    if (i >= 0) times.push_back(nanoseconds(taken));
   }
   if (generator.defined()) probe.set_generator_state(generator);
   measuring_ += std::chrono::steady_clock::now() - begin;
 }
 
 void Recorder::start_timing(bool fresh) {
+  spares_.emplace();
   mode_ = Mode::kTime;
   next_call_ = 0;
   run_started_ = std::chrono::steady_clock::now();

@@ -6,11 +6,14 @@
 // alignment that torch promises; the context of the DataPtr is the data pointer itself, because parts of torch
 // (the oneDNN glue) call raw_allocate and assert this.
 //
+// While calls are timed, blocks that are given back are spare blocks for the next requests of their size (`Spares`).
+//
 // In a program that is profiled, PyTorch's own allocator tells the profiler of each block. It would tell of blocks with headers, at
 // addresses that no tensor has, so where it is the one that was there before, memory comes from what it stands on itself, and the profiler
 // is told from here: of what was requested, and of no release whose request it has not seen.
 #include "arena.h"
 #include "common.h"
+#include "spares.h"
 #include "watch.h"
 
 #include <c10/core/Allocator.h>
@@ -18,7 +21,10 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
+#include <mutex>
 #include <new>
+#include <unordered_map>
+#include <vector>
 
 namespace {
 
@@ -42,10 +48,42 @@ void report(void* data, int64_t bytes) {
   c10::reportMemoryUsageToProfiler(data, bytes, static_cast<size_t>(total), 0, c10::Device(c10::DeviceType::CPU));
 }
 
+// Blocks by the bytes that were requested.
+struct Shelf {
+  std::mutex mutex;
+  std::atomic<int> users{0};
+  std::unordered_map<int64_t, std::vector<char*>> blocks;
+};
+Shelf shelf;
+
+char* spare(int64_t bytes) {
+  if (shelf.users.load(std::memory_order_relaxed) == 0) return nullptr;
+  const std::lock_guard<std::mutex> lock(shelf.mutex);
+  const auto found = shelf.blocks.find(bytes);
+  if (found == shelf.blocks.end() || found->second.empty()) return nullptr;
+  char* block = found->second.back();
+  found->second.pop_back();
+  return block;
+}
+
+bool spared(char* block, int64_t bytes) {
+  if (shelf.users.load(std::memory_order_relaxed) == 0) return false;
+  const std::lock_guard<std::mutex> lock(shelf.mutex);
+  if (shelf.users.load(std::memory_order_relaxed) == 0) return false;
+  shelf.blocks[bytes].push_back(block);
+  return true;
+}
+
+void free_block(char* block) {
+  if (inner == nullptr) c10::free_cpu(block);
+  else inner->raw_deallocate(block);
+}
+
 // A block with its header; gives the data.
 void* made(int64_t bytes) {
   const size_t whole = static_cast<size_t>(bytes) + kHeader;
-  char* block = static_cast<char*>(inner == nullptr ? c10::alloc_cpu(whole) : inner->raw_allocate(whole));
+  char* block = spare(bytes);
+  if (block == nullptr) block = static_cast<char*>(inner == nullptr ? c10::alloc_cpu(whole) : inner->raw_allocate(whole));
   const bool watched = inner == nullptr && c10::memoryProfilingEnabled();
   new (block) Header{bytes, watched};
   if (watched) report(block + kHeader, bytes);
@@ -58,8 +96,7 @@ int64_t given_back(void* data) {
   const Header header = *reinterpret_cast<const Header*>(block);
   if (header.reported && c10::memoryProfilingEnabled()) report(data, -header.bytes);
   else if (header.reported) reported.fetch_sub(header.bytes, std::memory_order_relaxed);
-  if (inner == nullptr) c10::free_cpu(block);
-  else inner->raw_deallocate(block);
+  if (!spared(block, header.bytes)) free_block(block);
   return header.bytes;
 }
 
@@ -104,6 +141,17 @@ struct Counting final : c10::Allocator {
 };
 
 } // namespace
+
+rk::Spares::Spares() { shelf.users.fetch_add(1); }
+
+rk::Spares::~Spares() {
+  const std::lock_guard<std::mutex> lock(shelf.mutex);
+  if (shelf.users.fetch_sub(1) > 1) return;
+  for (auto& [bytes, blocks] : shelf.blocks) {
+    for (char* block : blocks) free_block(block);
+  }
+  shelf.blocks.clear();
+}
 
 void rk::memory_add(int64_t bytes) { add(bytes); }
 

@@ -113,18 +113,17 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   const bool dynamic = op.hasTag(at::Tag::dynamic_output_shape) && current_ != "aten.index.Tensor";
   if ((dynamic || masks) && reads_data(entry)) refuse("the shape of its result depends on the data of the step");
 
-  const auto known_class = repeats_ > 0 ? classes_.try_emplace(call_class(op, entry), ops_.size()) : std::pair{classes_.end(), false};
-  const bool first_of_class = known_class.second;
+  auto* known_class = repeats_ > 0 ? &classes_.try_emplace(call_class(op, entry), Class{ops_.size()}).first->second : nullptr;
+  const size_t calls = known_class ? ++known_class->calls : 0;
+  const bool repeated = calls > 0 && (calls & (calls - 1)) == 0;
   torch::jit::Stack inputs; // references for the repeats: the call itself consumes the stack
-  if (first_of_class) inputs.assign(stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack->end());
+  if (repeated) inputs.assign(stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack->end());
   Probe probe(device_);
   const bool watch = !device_.is_cuda() || op.hasTag(at::Tag::nondeterministic_seeded);
   const auto generator = watch ? probe.generator() : std::vector<uint8_t>();
   Watch watch_memory(nullptr, device_.type());
-  const auto start = std::chrono::steady_clock::now();
   op.redispatchBoxed(below, stack);
   probe.synchronize();
-  const auto taken = std::chrono::steady_clock::now() - start;
   watch_memory.stop();
   entry.random = watch && probe.generator() != generator;
   const size_t known = storage_order_.size();
@@ -149,12 +148,12 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   };
   for (const uint32_t value : entry.results) taint(value);
   for (const uint32_t index : entry.writes) taint(entry.operands[index]);
-  entry.measured = repeats_ > 0 ? known_class.first->second : ops_.size();
-  if (first_of_class) {
-    repeat(op, below, inputs, entry);
-  } else if (repeats_ > 0) {
-    // The run that is recorded anyway is one more sample, at another moment and with other data in the caches.
-    ops_[entry.measured].times.push_back(static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(taken).count()));
+  entry.measured = known_class ? known_class->first : ops_.size();
+  if (repeated) {
+    std::vector<uint64_t> times;
+    repeat(op, below, inputs, entry, times);
+    auto& all = calls == 1 ? entry.times : ops_[entry.measured].times;
+    all.insert(all.end(), times.begin(), times.end());
   }
   calls_.push_back(ops_.size());
   ops_.push_back(std::move(entry));

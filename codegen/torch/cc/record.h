@@ -9,6 +9,7 @@
 // Weak pointers keep addresses from being reused, so storages and tensors are known by address.
 #pragma once
 #include "bytes.h"
+#include "spares.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -18,6 +19,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -85,8 +87,8 @@ class Recorder {
     c10::impl::IncludeDispatchKeyGuard include_;
   };
 
-  // From now on the first of each class of equal calls is made `repeats` times more, right after itself, and timed;
-  // all take the median of these times and of those of the calls that are recorded after it (measure.cpp).
+  // From now on the first, second, fourth, eighth ... of each class of equal calls is made `repeats` times more, right after itself, and
+  // timed; all take the median of these times (measure.cpp).
   void time_classes(int32_t repeats) { repeats_ = repeats; }
   // Later runs of the step are timed and must make the same calls; `fresh` forgets the times so far.
   void start_timing(bool fresh);
@@ -135,7 +137,8 @@ class Recorder {
   void record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
   void time(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
   std::string call_class(const c10::OperatorHandle& op, const RecordedOp& entry) const;
-  void repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, const torch::jit::Stack& inputs, RecordedOp& entry);
+  void repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, const torch::jit::Stack& inputs, const RecordedOp& entry,
+              std::vector<uint64_t>& times);
   [[noreturn]] void refuse(const std::string& reason) const;
 
   c10::Device device_;
@@ -152,8 +155,13 @@ class Recorder {
   std::vector<RecordedOp> ops_;
   std::vector<size_t> calls_; // the operator of each intercepted call that is in ops_; npos: not recorded
   size_t next_call_ = 0;
+  std::optional<Spares> spares_;                    // while whole runs are timed
   int32_t repeats_ = 0;                             // timed repeats of the first call of a class
-  std::unordered_map<std::string, size_t> classes_; // per class of calls, the operator that was timed
+  struct Class {
+    size_t first;     // the operator that has the times
+    size_t calls = 0; // so far
+  };
+  std::unordered_map<std::string, Class> classes_;
   std::chrono::nanoseconds measuring_{0};           // time that went into repeats and timed runs
   std::chrono::steady_clock::time_point run_started_; // of a timed run
   std::vector<Result> results_;
