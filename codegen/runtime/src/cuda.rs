@@ -59,6 +59,30 @@ pub(crate) fn enter(device: Device) -> Result<(), RuntimeError> {
         .map_err(refused("making a context current"))
 }
 
+/// A call from outside, whose current device may be another one: it is so again when this goes.
+pub(crate) struct Inside(Option<sys::CUcontext>);
+
+/// Makes the context of a device the current one of this thread for a while; nothing on the CPU.
+///
+/// # Errors
+/// As [`enter`].
+pub(crate) fn inside(device: Device) -> Result<Inside, RuntimeError> {
+    if device == Device::Cpu {
+        return Ok(Inside(None));
+    }
+    present()?;
+    let before = result::ctx::get_current().map_err(refused("asking for the current context"))?;
+    enter(device)?;
+    Ok(Inside(before))
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // SAFETY: it was the current one before. An error here has nobody to go to.
+        self.0.map(|context| unsafe { result::ctx::set_current(context) }.ok());
+    }
+}
+
 /// Whether libcuda is there: cudarc ends the process when it is asked for a function and finds no library.
 fn present() -> Result<(), RuntimeError> {
     // SAFETY: libcuda has no initializers that need anything.
@@ -139,6 +163,8 @@ impl Drop for Graph {
 pub(crate) struct Driver {
     streams: Streams,
     events: BTreeMap<Event, sys::CUevent>,
+    /// What was queued for the caller before is done.
+    done: Option<sys::CUevent>,
 }
 
 // SAFETY: handles of the driver, which may be used from any thread.
@@ -151,7 +177,7 @@ impl Driver {
     /// When the driver is not there.
     pub fn new(device: Device, streams: u32) -> Result<Self, RuntimeError> {
         enter(device)?;
-        Ok(Self { streams: Streams::new(device, streams)?, events: BTreeMap::new() })
+        Ok(Self { streams: Streams::new(device, streams)?, events: BTreeMap::new(), done: None })
     }
 
     fn stream(&self, stream: u32) -> Result<sys::CUstream, RuntimeError> {
@@ -164,6 +190,32 @@ impl Driver {
     /// When torch refuses.
     pub fn make_current(&mut self, stream: Option<u32>) -> Result<(), RuntimeError> {
         Ok(self.streams.make_current(stream)?)
+    }
+
+    /// From now on stream 0 is the caller's current one, which goes on behind what was queued for the caller before, wherever that was.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn arrive(&mut self) -> Result<(), RuntimeError> {
+        self.streams.follow()?;
+        match self.done {
+            Some(done) => self.wait_for(0, done),
+            None => Ok(()),
+        }
+    }
+
+    /// What has been queued for the caller ends here.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn leave(&mut self) -> Result<(), RuntimeError> {
+        self.make_current(None)?;
+        let done = match self.done {
+            Some(done) => done,
+            None => *self.done.insert(new_event()?),
+        };
+        // SAFETY: both handles are alive.
+        unsafe { result::event::record(done, self.stream(0)?) }.map_err(refused("recording an event"))
     }
 
     /// Queues a kernel on the tensors in `slots`.
@@ -192,10 +244,14 @@ impl Driver {
         let Some(&found) = self.events.get(&event) else {
             return Err(RuntimeError::Device(format!("CUDA: nobody has recorded {event:?}")));
         };
+        self.wait_for(stream, found)
+    }
+
+    fn wait_for(&self, stream: u32, event: sys::CUevent) -> Result<(), RuntimeError> {
         let stream = self.stream(stream)?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both handles are alive.
-        unsafe { result::stream::wait_event(stream, found, flags) }.map_err(refused("waiting for an event"))
+        unsafe { result::stream::wait_event(stream, event, flags) }.map_err(refused("waiting for an event"))
     }
 
     /// Records an event.
@@ -205,12 +261,7 @@ impl Driver {
     pub fn record(&mut self, stream: u32, event: Event) -> Result<(), RuntimeError> {
         let handle = match self.events.get(&event) {
             Some(&handle) => handle,
-            None => {
-                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-                let handle = result::event::create(flags).map_err(refused("making an event"))?;
-                self.events.insert(event, handle);
-                handle
-            }
+            None => *self.events.entry(event).or_insert(new_event()?),
         };
         // SAFETY: both handles are alive.
         unsafe { result::event::record(handle, self.stream(stream)?) }.map_err(refused("recording an event"))
@@ -257,11 +308,16 @@ impl Driver {
     }
 }
 
+fn new_event() -> Result<sys::CUevent, RuntimeError> {
+    let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+    result::event::create(flags).map_err(refused("making an event"))
+}
+
 impl Drop for Driver {
     fn drop(&mut self) {
         // SAFETY: each handle was made here, and is let go once; an error here has nobody to go to.
         unsafe {
-            for &event in self.events.values() {
+            for &event in self.events.values().chain(&self.done) {
                 result::event::destroy(event).ok();
             }
         }

@@ -5,6 +5,11 @@
 //! allocated on the heap when it is made: the caller may keep it, and the next step does not write over it. Arguments and tangents are
 //! the caller's own tensors, so buffers are updated in place.
 //!
+//! On a GPU it is one more user of the caller's current stream: launches are queued there, or on streams that fork from it and join it again
+//! before a half ends, and nobody waits for them. What leaves the step is torch's own memory of that stream. A caller who goes on
+//! on another stream must let it wait, as for any operator; the arena sees to itself, whatever stream the next call comes on. Nothing is captured:
+//! arguments, tangents and results lie elsewhere each time. The first call rehearses, and waits for the device.
+//!
 //! Not here: the border to the caller's language, several steps at once (each has a guest of its own).
 
 use rk_step::model::TANGENTS;
@@ -13,6 +18,7 @@ use rk_torch::{Counts, Device, memory};
 use tch::Tensor;
 
 use crate::arguments;
+use crate::cuda;
 use crate::error::RuntimeError;
 use crate::machine::{Machine, Measured, Part};
 use crate::pass::Progress;
@@ -59,7 +65,7 @@ fn without_the_world(mut step: Step) -> Step {
 }
 
 impl Guest {
-    /// Prepares a lowered step on the CPU, and makes its arena. The first `handed_out` results are those of the first half.
+    /// Prepares a lowered step on a device, and makes its arena there. The first `handed_out` results are those of the first half.
     ///
     /// # Errors
     /// When it is not lowered, not interrupted, or for another device; when an operator does not exist, or memory is short.
@@ -72,12 +78,13 @@ impl Guest {
         if step.layout.is_none() {
             return refuse("has no addresses; run --rk-lower");
         }
-        if device != Device::Cpu || !step.device.starts_with("cpu") {
-            return Err(RuntimeError::Device(format!(
-                "the step is for {}, and steps that their caller interrupts run on the CPU only",
-                step.device
-            )));
+        let kind = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+        if kind(&device.to_string()) != kind(&step.device) {
+            let message = format!("the step is for {}, and was asked to run on {device}", step.device);
+            return Err(RuntimeError::Device(message));
         }
+        device.open().map_err(|error| RuntimeError::Device(error.message().to_owned()))?;
+        let _inside = cuda::inside(device)?;
         let machine = Machine::unbound(without_the_world(step), handed_out, device)?;
         Ok(Self { machine, handed_out, rehearsed: false, between: None, measured: Measured::default() })
     }
@@ -108,8 +115,12 @@ impl Guest {
             return Err(RuntimeError::Model("the backward half of an earlier step is still to come".into()));
         }
         arguments::check(self.machine.step(), args, self.machine.device)?;
+        let _inside = cuda::inside(self.machine.device)?;
         self.machine.bind(args)?;
-        let outputs = self.first_half();
+        let begun = self.machine.arrive();
+        let outputs = begun.and_then(|()| self.first_half());
+        let left = self.machine.leave();
+        let outputs = outputs.and_then(|outputs| left.map(|()| outputs));
         if outputs.is_err() {
             self.abandon()?;
         }
@@ -126,7 +137,7 @@ impl Guest {
         let live = memory::read(self.machine.device)?.current.saturating_sub(resident);
         let counts = measured.counts.unwrap_or_default();
         self.between = Some(Between { progress, live, counts });
-        self.measured = measured;
+        self.measured = self.machine.with_arena(measured);
         // Another handle on the same storage: what the caller does to its tensor (a history, a hook) is not ours.
         let outputs = (0..self.handed_out).map(|i| match self.machine.output(i)? {
             Some(output) => Ok(Some(output.f_detach()?)),
@@ -146,9 +157,12 @@ impl Guest {
                 "there is no forward half to go on from: its values are gone".into(),
             ));
         };
-        let results = self.second_half(tangents, between);
+        let _inside = cuda::inside(self.machine.device)?;
+        let begun = self.machine.arrive();
+        let results = begun.and_then(|()| self.second_half(tangents, between));
+        let left = self.machine.leave();
         self.abandon()?;
-        results
+        results.and_then(|results| left.map(|()| results))
     }
 
     fn second_half(
@@ -184,7 +198,7 @@ impl Guest {
             counts.moved += between.counts.moved;
             counts.left += between.counts.left;
         }
-        self.measured = measured;
+        self.measured = self.machine.with_arena(measured);
         let first = self.handed_out + self.machine.tangents().len();
         (first..self.machine.step().outputs.len()).map(|i| self.machine.output(i)).collect()
     }
@@ -212,5 +226,12 @@ impl Guest {
     /// The step.
     pub fn step(&self) -> &Step {
         self.machine.step()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Torch takes the arena back for the stream that it was made on, which need not be the one that works in it. Nobody could be told.
+        let _ = self.machine.device.synchronize();
     }
 }

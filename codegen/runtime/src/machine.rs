@@ -402,6 +402,7 @@ impl Machine {
         let placed = sequence.as_ref().zip(step.layout.as_ref()).zip(base);
         let places = placed.map(|((sequence, layout), arena)| {
             let gradients = arena + placed::gradient_offset(step, layout) as usize;
+            let gradients = step.interruption().is_none().then_some(gradients);
             Places { sequence, arena, gradients }
         });
         let rehearses = arena.is_some() && base.is_none();
@@ -433,13 +434,13 @@ impl Machine {
             Ok(())
         };
         match (&*order, &*sequence, gpu) {
+            (_, Some(sequence), Some(gpu)) => gpu.queue(&mut pass, sequence, part, rehearses, kept)?,
             _ if part == Part::Forward => {
                 (0..middle).chain([epilogue + 1]).try_for_each(|at| pass.segment(at, None))?;
             }
             _ if part == Part::Backward => {
                 (middle + 1..=epilogue).try_for_each(|at| pass.segment(at, None))?;
             }
-            (_, Some(sequence), Some(gpu)) => gpu.queue(&mut pass, sequence, part, rehearses, kept)?,
             (Some(order), ..) if !rehearses => {
                 order.iter().copied().chain([epilogue]).try_for_each(|at| timed(&mut pass, at))?;
             }

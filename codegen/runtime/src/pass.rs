@@ -34,8 +34,8 @@ pub(crate) struct Places<'a> {
     pub sequence: &'a Sequence,
     /// Address of the arena.
     pub arena: usize,
-    /// Address of the gradient space.
-    pub gradients: usize,
+    /// Address of the gradient space; `None` where what it would hold leaves the step.
+    pub gradients: Option<usize>,
 }
 
 #[derive(Clone, Default)]
@@ -136,10 +136,11 @@ impl Places<'_> {
         };
         for (index, (parameter, &address)) in parameters.iter().zip(addresses).enumerate() {
             let base = match parameter.region {
-                Region::Arena => self.arena,
+                Region::Arena => Some(self.arena),
                 Region::Gradients => self.gradients,
-                Region::Resident(_) | Region::Generator => continue,
+                Region::Resident(_) | Region::Generator => None,
             };
+            let Some(base) = base else { continue };
             if address != base + parameter.offset as usize {
                 let message = format!(
                     "parameter {index} of {symbol} is not at its planned offset {} of {:?}",

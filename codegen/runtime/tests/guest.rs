@@ -1,62 +1,27 @@
 //! Steps that their caller interrupts: two halves in one arena, results that belong to the caller, and every call out of turn.
 
 mod alone;
+#[path = "steps/interrupted.rs"]
+#[allow(dead_code)]
+mod interrupted;
 #[allow(dead_code)]
 mod steps;
 
 use alone::alone;
+use interrupted::N;
 use rk_runtime::compare::bytes;
 use rk_runtime::{Guest, RuntimeError};
-use rk_step::{ArgValue, Call, DType, OutputRole, Role, Step};
+use rk_step::Step;
 use rk_torch::{Device, memory};
 use steps::layout::lowered;
-use steps::{Builder, call, i, v};
 use tch::{Kind, Tensor};
 
-const N: i64 = 64;
-
-/// `y = exp(x) * w` with a counter, a view among the outputs, and the gradient of `w` from the caller's gradient of `y`.
 fn scaled() -> Step {
-    let mut b = Builder::new("scaled");
-    let x = b.arg("x", Role::Input, DType::F32, &[N]);
-    let w = b.arg("w", Role::Parameter { trainable: true }, DType::F32, &[N]);
-    let count = b.arg("count", Role::Buffer, DType::I64, &[]);
-    let outside = b.arg("outside", Role::Buffer, DType::I8, &[0]);
-    // An operator that runs once is ordered by the world outside, which it does not take.
-    let add = vec![call("add_.Tensor", vec![v(0), i(1), i(1), v(1)], &[-1])];
-    b.node("count", &[count, outside], add, &[]);
-    b.last().once = true;
-    let e = b.node("exp", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 256)])[0];
-    let y = b.node("mul", &[e, w], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 256)])[0];
-    let tangents = Call {
-        op: "rk.tangents.default".into(),
-        args: vec![v(0), v(1)],
-        results: vec![Some(2)],
-        effects: vec![],
-    };
-    let dy = b.node("tangents", &[outside, y], vec![tangents], &[(2, 256)])[0];
-    b.last().once = true;
-    let dw = b.node("back", &[dy, e], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 256)])[0];
-    b.last().backward = true;
-    let rows = b.step.program.slots;
-    b.step.program.slots += 1;
-    let view = call("view.default", vec![v(y), ArgValue::List(vec![i(8), i(8)])], &[i64::from(rows)]);
-    b.step.program.epilogue.push(view);
-    b.output(OutputRole::Gradient, "0", rows);
-    b.output(OutputRole::Gradient, "tangents_1", dy);
-    b.output(OutputRole::Gradient, "w", dw);
-    let mut step = lowered(&b.finish(), 1 << 12);
-    let spec = steps::spec(DType::F32, &[N]);
-    for place in &mut step.layout.as_mut().unwrap().places {
-        place.spec = (place.bytes == 256).then(|| spec.clone());
-    }
-    step
+    interrupted::scaled(1 << 12)
 }
 
 fn arguments() -> Vec<Tensor> {
-    let ramp = Tensor::arange(N, (Kind::Float, tch::Device::Cpu)) / N as f64;
-    let count = Tensor::zeros([], (Kind::Int64, tch::Device::Cpu));
-    vec![ramp.shallow_clone(), ramp.cos(), count, Tensor::zeros([0], (Kind::Int8, tch::Device::Cpu))]
+    interrupted::arguments(tch::Device::Cpu)
 }
 
 fn guest() -> Guest {

@@ -158,6 +158,13 @@ const char* rk_streams_handle(const RkStreams* streams, size_t i, void** out) {
   return rk::guarded([&] { *out = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStreamNativeHandle(streams->all.at(i)); });
 }
 
+const char* rk_streams_follow(RkStreams* streams) {
+  return rk::guarded([&] {
+    streams->before = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getStream(streams->before.device());
+    streams->all.at(0) = streams->before;
+  });
+}
+
 const char* rk_streams_use(RkStreams* streams, int32_t i) {
   return rk::guarded([&] {
     const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);

@@ -78,8 +78,19 @@ at::Tensor moved_to(RkArena& arena, const rk::Output& output, const at::Tensor& 
   return tensor;
 }
 
-// A result that was made in the arena by chance and leaves the step: a copy on the heap, with the same sizes and strides.
+// A result that was made in the arena by chance and leaves the step: a copy on the heap, with the same sizes and strides. On a GPU it is
+// torch's caching allocator that is asked, and the copy is queued behind the launch.
 at::Tensor taken_out(RkArena& arena, const rk::Output& output, const at::Tensor& from) {
+  if (arena.device.is_cuda()) {
+    {
+      std::lock_guard<std::mutex> guard(arena.lock);
+      arena.moved += 1;
+      arena.left += 1;
+    }
+    auto tensor = over(c10::GetAllocator(arena.device.type())->allocate(static_cast<size_t>(output.bytes)), output.bytes, from);
+    tensor.copy_(from);
+    return tensor;
+  }
   note_moved(arena, output);
   auto* allocator = c10::GetAllocator(arena.device.type());
   c10::DataPtr data = allocator->allocate(static_cast<size_t>(output.bytes));

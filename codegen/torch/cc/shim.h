@@ -167,7 +167,9 @@ const char* rk_streams_new(int32_t index, size_t n, RkStreams** out);
 void rk_streams_free(RkStreams* streams);
 // The driver's handle of a stream.
 const char* rk_streams_handle(const RkStreams* streams, size_t i, void** out);
-// Makes one of them torch's current stream; -1: the one that was current when they were made.
+// From now on the first of them is the stream that is current in this thread.
+const char* rk_streams_follow(RkStreams* streams);
+// Makes one of them torch's current stream; -1: the one that was current when they were made, or followed.
 const char* rk_streams_use(RkStreams* streams, int32_t i);
 
 // ---- archive.cpp

@@ -128,6 +128,7 @@ unsafe extern "C" {
     pub fn rk_streams_new(index: i32, n: usize, out: *mut *mut RawStreams) -> Status;
     pub fn rk_streams_free(streams: *mut RawStreams);
     pub fn rk_streams_handle(streams: *const RawStreams, i: usize, out: *mut *mut c_void) -> Status;
+    pub fn rk_streams_follow(streams: *mut RawStreams) -> Status;
     pub fn rk_streams_use(streams: *mut RawStreams, i: i32) -> Status;
 
     pub fn rk_seed(kind: i32, index: i32, seed: u64) -> Status;

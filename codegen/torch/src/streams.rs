@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::error::{Error, Result, check};
 use crate::ffi;
 
-/// Some streams of one GPU, from torch's pool. When they go, the stream that was current before them is so again.
+/// Some streams of one GPU, from torch's pool.
 #[derive(Debug)]
 pub struct Streams {
     raw: *mut ffi::RawStreams,
@@ -40,6 +40,15 @@ impl Streams {
         Ok(out)
     }
 
+    /// From now on stream 0 is the one that is current in this thread, and the one that will be so again.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn follow(&mut self) -> Result<()> {
+        // SAFETY: the streams are alive.
+        unsafe { check(ffi::rk_streams_follow(self.raw)) }
+    }
+
     /// Operators of this thread go to this stream from now on; `None`: to the one before.
     ///
     /// # Errors
@@ -53,8 +62,6 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        // An error here has nobody to go to.
-        let _ = self.make_current(None);
         // SAFETY: made by rk_streams_new, freed once.
         unsafe { ffi::rk_streams_free(self.raw) }
     }

@@ -15,7 +15,7 @@ from torch import nn
 from training import equal, train
 
 import rk
-from rk import _rk, costs, measure, native
+from rk import _rk, costs, measure, native, schedule
 
 sys.path.append(str(Path(__file__).parents[3] / "examples"))
 
@@ -317,3 +317,12 @@ def test_what_the_runtime_cannot_do_is_refused():
 def test_rk_verify_says_what_it_cannot_see():
     with pytest.raises(rk.OptionError, match="does not see the arena"):
         rk.verify(Chain(), floats(), "60%", codegen="rk")
+
+
+def test_other_devices_are_refused_before_anything_is_planned(monkeypatch):
+    monkeypatch.setattr(schedule, "device_of", lambda _: torch.device("cuda"))
+    with pytest.raises(
+        torch._dynamo.exc.BackendCompilerFailed, match="codegen='rk' runs on the CPU only"
+    ) as info:
+        compiled(Perceptron())(torch.randn(4, 64))
+    assert isinstance(info.value.inner_exception, rk.CompileError)

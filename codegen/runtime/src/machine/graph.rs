@@ -77,6 +77,9 @@ impl Gpu {
     ) -> Result<(), RuntimeError> {
         let Self { driver, pieces, recorded, .. } = self;
         let (all, epilogue) = (sequence.launches.len(), pass.step.program.instrs.len());
+        // Where its caller interrupts it, in the program and in the sequence.
+        let interruption = pass.step.interruption().unwrap_or(epilogue);
+        let middle = sequence.launches.partition_point(|one| one.instr < interruption);
         let mut queue = OnGpu { pass, driver, next: 0, one_by_one: rehearses };
         match (part, recorded) {
             (Part::Replaying, Some(recorded)) => return replay(&mut queue, sequence, &recorded.pieces),
@@ -86,6 +89,16 @@ impl Gpu {
                 let results = queue.tensors(kept.iter().copied())?;
                 *recorded = Some(Recorded { pieces: made, results, measured: Measured::default() });
                 return Ok(());
+            }
+            (Part::Forward, _) => {
+                sequence.enqueue(0..middle, &mut queue)?;
+                queue.rest(interruption)?;
+                // The views among what the caller gets.
+                return queue.pass.segment(epilogue + 1, None);
+            }
+            (Part::Backward, _) => {
+                queue.next = interruption + 1;
+                sequence.enqueue(all.min(middle + 1)..all, &mut queue)?;
             }
             _ => sequence.enqueue(0..all, &mut queue)?,
         }
@@ -207,5 +220,24 @@ impl Machine {
             (gpu.recorded, gpu.pieces) = (None, Vec::new());
         }
         Ok(measured)
+    }
+
+    /// On a GPU the arena counts as a whole: torch's statistics see it as one block that was there before.
+    pub(crate) fn with_arena(&self, measured: Measured) -> Measured {
+        let arena = self.step.layout.as_ref().filter(|_| self.gpu.is_some()).map(|layout| layout.arena_bytes);
+        match arena {
+            Some(arena) => Measured { peak_bytes: measured.peak_bytes + arena, excess: None, ..measured },
+            None => measured,
+        }
+    }
+
+    /// A part of the step begins on the caller's stream.
+    pub(crate) fn arrive(&mut self) -> Result<(), RuntimeError> {
+        self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.driver.arrive())
+    }
+
+    /// The part has been queued, or has failed.
+    pub(crate) fn leave(&mut self) -> Result<(), RuntimeError> {
+        self.gpu.as_mut().map_or(Ok(()), |gpu| gpu.driver.leave())
     }
 }

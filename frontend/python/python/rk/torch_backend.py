@@ -19,7 +19,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
 from rk import comparison, emit, nesting, normalize, program, schedule
-from rk.errors import BudgetError, OptionError
+from rk.errors import BudgetError, CompileError, OptionError
 from rk.options import Options
 from rk.schedule import Problem, Schedule
 from rk.step import Step
@@ -172,6 +172,10 @@ class Compiled:
         replays = self.options.codegen != "inductor"
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
+        if self.options.codegen == "rk" and device.type != "cpu":
+            raise CompileError(
+                f"codegen='rk' runs on the CPU only, and this graph is on {device}; codegen='fx' runs there"
+            )
         budget = schedule.budget_of(step, self.options, device)
         problem = Problem(step, self.options, device)
         try:
