@@ -27,17 +27,19 @@ use crate::solve_logical;
 const ATTEMPTS: u32 = 6;
 const ATTEMPT_TIME: f64 = 0.5;
 /// The share of the time of the first attempt, where the given order packs without loss and where it does not.
-const FIRST: (f64, f64) = (0.85, 0.4);
+const FIRST: (f64, f64) = (0.85, 0.2);
 /// Larger graphs are taken to pack well without a look.
 const PROBED: usize = 3000;
 /// The share of the time left in which a plan is packed in other orders of its runs, after the first search and after the others,
 /// which know how much room is needed.
-const COMPACTING: (f64, f64) = (0.2, 0.5);
+const COMPACTING: (f64, f64) = (0.1, 0.5);
 /// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
 const RESERVES: [u64; 3] = [980, 940, 880];
 const RESERVE_TIME: f64 = 0.02;
+/// Layouts of graphs that do not pack by themselves lose one in so many bytes, about.
+const LOST: u64 = 33;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
 
@@ -104,20 +106,15 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     let share = (left - packing_time(nodes).min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
     let logical = Request { addresses: None, ..request.clone() };
     let mut first = solve_logical(&Request { time_limit: share, ..logical.clone() });
-    if first.status == Status::Unknown && first.why_stopped == Stop::TimeLimit && !easy {
-        // Without a plan there is nothing to pack: most of what is left, too.
-        let starts = first.smallest.iter().map(|runs| (crate::Solver::Greedy, runs.clone()));
-        let starts = logical.starts.iter().cloned().chain(starts).collect();
-        let time_limit = packer.clock.left().mul_f64(ATTEMPT_TIME);
-        first = solve_logical(&Request { time_limit, starts, ..logical.clone() });
-    }
     let found =
         first.smallest.clone().and_then(|runs| Plan::judged(request.graph, runs, crate::Solver::Greedy));
-    let Some(logical_best) = first.plan.clone() else {
+    if first.plan.is_none()
+        && (easy || first.status != Status::Unknown || first.why_stopped != Stop::TimeLimit)
+    {
         found.into_iter().for_each(|plan| drop(packer.pack(plan)));
         return packer.with_smallest(first);
-    };
-    let mut wanted = logical_best;
+    }
+    let mut wanted = first.plan.clone();
     let starts =
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
@@ -129,7 +126,8 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
             break;
         }
         // Milliseconds, and spent even if the time is over: a poor plan is better than none.
-        let budget = request.budget.0.min(wanted.trace.peak.0) / 1000 * per_mille;
+        let peak = wanted.as_ref().map_or(request.budget, |plan| plan.trace.peak);
+        let budget = request.budget.0.min(peak.0) / 1000 * per_mille;
         let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
         let quick =
             Request { budget: Bytes(budget), solver: crate::Solver::Greedy, time_limit, ..logical.clone() };
@@ -137,10 +135,14 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     }
     // The largest logical budget whose plan fits, and the smallest whose plan does not.
     let (mut low, mut high) = (None::<u64>, None::<u64>);
-    match &best {
-        Some(plan) if plan.trace.time <= wanted.trace.time => low = Some(request.budget.0),
+    match (&best, &wanted) {
+        (Some(plan), Some(wanted)) if plan.trace.time <= wanted.trace.time => low = Some(request.budget.0),
         // What was repaired fits by chance and says nothing about the peak that there is room for.
-        _ => high = Some(request.budget.0.min(wanted.trace.peak.0)),
+        (_, Some(wanted)) => high = Some(request.budget.0.min(wanted.trace.peak.0)),
+        (_, None) => {
+            high = Some(request.budget.0);
+            packer.reached = Bytes(request.budget.0.saturating_add(request.budget.0 / LOST));
+        }
     }
     for attempt in 0..ATTEMPTS {
         let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound);
@@ -168,13 +170,13 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         let mut outcome = solve_logical(&Request {
             budget: Bytes(budget),
             time_limit: packer.clock.left().mul_f64(ATTEMPT_TIME),
-            starts: best.iter().chain([&wanted]).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
+            starts: best.iter().chain(&wanted).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
             ..logical.clone()
         });
         let planned = outcome.plan.clone();
         if budget == request.budget.0 {
             first.learn(&outcome);
-            wanted = planned.clone().unwrap_or(wanted);
+            wanted = planned.clone().or(wanted);
         }
         best = faster(best, packer.take(&mut outcome, COMPACTING.1));
         // What fits need not be the plan that was meant, but another of the same search.
@@ -184,6 +186,9 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
             }
             _ => low = Some(budget),
         }
+    }
+    if best.is_none() {
+        found.into_iter().for_each(|plan| drop(packer.pack(plan)));
     }
     let status = match &best {
         Some(plan) if plan.trace.time <= first.lower_bound && first.status == Status::Optimal => {
