@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn nodes_that_both_have_count() {
-        let times = |nodes: &[(&str, f64)]| nodes.iter().map(|&(name, time)| (name.to_owned(), time)).collect();
+        let times =
+            |nodes: &[(&str, f64)]| nodes.iter().map(|&(name, time)| (name.to_owned(), time)).collect();
         let (ours, theirs): (BTreeMap<_, _>, BTreeMap<_, _>) =
             (times(&[("a", 1.0), ("b", 5.0)]), times(&[("b", 4.0), ("c", 9.0)]));
         assert_eq!(nodes_over(&ours, &theirs), Some(1.25));

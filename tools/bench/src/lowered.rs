@@ -146,7 +146,8 @@ impl Kept {
         let beside = format!("{}.none.lowered.rkx", self.stem);
         for _ in 1..options.rounds {
             let times = format!("{}.{tag}.times", self.stem);
-            let ran = self.timed(options, &[&step, "--steps", "1", "--beside", &beside, "--times", &times])?;
+            let ran =
+                self.timed(options, &[&step, "--steps", "1", "--beside", &beside, "--times", &times])?;
             step = planned(&times)?.context("a budget that could be met cannot be any more")?;
             predicted = ratio()? * number(&ran, "nodes_over_beside")?;
         }
