@@ -53,7 +53,10 @@ pub(crate) fn compact(
         let reached = joint.lower(|peak| goal(Bytes(peak)).0, clock);
         let Some(found) = joint.plan(request.graph, &origin) else { break };
         tracing::debug!(seed, reached, height = found.height().0, peak = found.trace.peak.0, "compacted");
+        // Where the search had too little time for its own layout, the packer may do better with its order.
+        let again = packed(request, found.sequence.clone(), &origin, addresses);
         keep_lower(&mut best, found);
+        again.into_iter().for_each(|plan| keep_lower(&mut best, plan));
         if done(&best) {
             break;
         }
