@@ -33,6 +33,8 @@ pub(crate) struct Annealing<'m> {
     /// Its peak.
     pub(crate) best_peak: i64,
     best_energy: f64,
+    /// The tape is the best sequence, which is not yet in `best`: writing it down takes as long as several moves.
+    unsaved: bool,
 }
 
 /// Temperatures in units of energy, at the start and at the end of a run.
@@ -59,6 +61,7 @@ impl<'m> Annealing<'m> {
             best: start.to_vec(),
             best_peak,
             best_energy: 0.0,
+            unsaved: false,
         };
         annealing.best_energy = annealing.energy();
         annealing
@@ -71,6 +74,17 @@ impl<'m> Annealing<'m> {
 
     /// Makes `moves` moves from the best sequence so far. Ends early with the clock, or when nothing is left to gain.
     pub(crate) fn run(&mut self, moves: u64, recompute: bool, clock: &Clock) {
+        self.walk(moves, recompute, clock);
+        self.save();
+    }
+
+    fn save(&mut self) {
+        if std::mem::take(&mut self.unsaved) {
+            self.best = self.tape.sequence();
+        }
+    }
+
+    fn walk(&mut self, moves: u64, recompute: bool, clock: &Clock) {
         let best = std::mem::take(&mut self.best);
         self.tape.reset(&best);
         self.best = best;
@@ -88,8 +102,13 @@ impl<'m> Annealing<'m> {
                 _ => self.drop_one(),
             }
             let now = self.energy();
-            if now > energy && self.random.random::<f64>() >= ((energy - now) / temperature).exp() {
+            let refused = now > energy && self.random.random::<f64>() >= ((energy - now) / temperature).exp();
+            if refused || (now > energy && self.unsaved) {
                 self.tape.rollback_to(0);
+                if !refused {
+                    // The way up from here is open the next time.
+                    self.save();
+                }
                 continue;
             }
             energy = now;
@@ -97,7 +116,7 @@ impl<'m> Annealing<'m> {
             if energy < self.best_energy {
                 self.best_energy = energy;
                 self.best_peak = self.tape.peak();
-                self.best = self.tape.sequence();
+                self.unsaved = true;
             }
         }
     }

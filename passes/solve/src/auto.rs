@@ -238,35 +238,41 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     let seed = task.request.seed;
     let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
     orders.push((0..task.model.len() as u32).collect());
+    // Taken out, so that the annealings can borrow it while the task collects what they find.
+    let model = std::mem::replace(&mut task.model, Model::empty());
     let mut annealed: Vec<Annealing> = orders
         .iter()
         .take_while(|_| !task.clock.expired())
-        .map(|order| Annealing::new(&task.model, order, task.budget, seed))
+        .map(|order| Annealing::new(&model, order, task.budget, seed))
         .collect();
     annealed.sort_by_key(|annealing| annealing.best_peak);
     annealed.truncate(4);
-    let moves = (100 * task.model.len() as u64).min(MOVES);
-    let mut found = Vec::new();
-    for annealing in &mut annealed {
-        annealing.run(moves, false, &task.clock);
-        found.push(annealing.best.clone());
-        annealing.run(moves, true, &task.clock);
-        found.push(annealing.best.clone());
-    }
-    let peaks: Vec<i64> = annealed.iter().map(|annealing| annealing.best_peak).collect();
-    tracing::debug!(
-        ?peaks,
-        budget = task.budget,
-        milliseconds = task.clock.elapsed().as_millis() as u64,
-        "annealed"
-    );
+    tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
+    let moves = (100 * model.len() as u64).min(MOVES);
     let mut starts = Vec::new();
-    for nodes in &found {
-        if let Some(best) = first_plan::greedy(&task.model, nodes, task.budget, seed, TRIES, &task.clock) {
+    let mut start = |task: &mut Task, nodes: &[u32], tries: u32| {
+        if let Some(best) = first_plan::greedy(&model, nodes, task.budget, seed, tries, &task.clock) {
             task.offer(&best.nodes, Solver::Local);
             starts.push(best);
         }
+    };
+    for annealing in &mut annealed {
+        if task.plan.is_none() {
+            // A plan at once, however bad.
+            start(task, &annealing.best, 1);
+        }
+        for recompute in [false, true] {
+            annealing.run(moves, recompute, &task.clock);
+            start(task, &annealing.best, TRIES);
+        }
+        tracing::debug!(
+            peak = annealing.best_peak,
+            budget = task.budget,
+            milliseconds = task.clock.elapsed().as_millis() as u64,
+            "annealed"
+        );
     }
+    task.model = model;
     starts
 }
 

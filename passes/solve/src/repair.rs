@@ -21,6 +21,7 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::clock::Clock;
+use crate::model::NONE;
 use crate::tape::Tape;
 
 /// Longer chains of recomputation are never worth one eviction, and every spread leaves room for this many runs.
@@ -174,11 +175,8 @@ impl Repair {
         self.heap.clear();
         let model = tape.model;
         let mut candidates = std::mem::take(&mut self.heap).into_vec();
-        for value in 0..model.values() as u32 {
+        for value in tape.evictable(worst) {
             let (bytes, producer) = (model.bytes[value as usize], model.producer[value as usize]);
-            if bytes == 0 || model.once[producer as usize] {
-                continue;
-            }
             let Some(run) = tape.newest(producer, worst).filter(|&run| tape.end(value, run) >= worst) else {
                 continue;
             };
@@ -210,14 +208,19 @@ impl Repair {
             let Some((_, before)) = gap else { continue };
             candidate.before = before;
             if !candidate.exact {
-                let Some(cost) = self.closure(tape, producer, candidate.before) else { continue };
+                // Beyond this many ticks another one comes first; twice that, so that two do not take turns in small steps.
+                let next = self.heap.peek().map_or(f64::INFINITY, |next| next.score);
+                let limit = 2.0 * next * candidate.gain as f64 / candidate.noise + candidate.refund as f64;
+                let Some(cost) = self.closure(tape, producer, candidate.before, worst, limit as u64) else {
+                    continue;
+                };
                 let net = cost.saturating_sub(candidate.refund);
                 candidate.score = (net as f64 + 1.0) / candidate.gain as f64 * candidate.noise;
-                candidate.exact = true;
+                candidate.exact = cost <= limit as u64;
                 self.heap.push(candidate);
                 continue;
             }
-            if self.closure(tape, producer, candidate.before).is_none() {
+            if self.closure(tape, producer, candidate.before, worst, u64::MAX).is_none() {
                 continue;
             }
             if tape.reserve(candidate.before, self.closure.len()) {
@@ -236,7 +239,9 @@ impl Repair {
 
     /// Runs `node` again, with what it needs, just before the slot `before`; does nothing if that is impossible.
     pub(crate) fn evict(&mut self, tape: &mut Tape, node: u32, before: u32) {
-        if self.closure(tape, node, before).is_some() && !tape.reserve(before, self.closure.len()) {
+        if self.closure(tape, node, before, NONE, u64::MAX).is_some()
+            && !tape.reserve(before, self.closure.len())
+        {
             self.insert_closure(tape, before);
         }
     }
@@ -270,8 +275,9 @@ impl Repair {
         true
     }
 
-    /// The runs that bring the outputs of `root` back just before the slot `before`, in order, and their time.
-    fn closure(&mut self, tape: &Tape, root: u32, before: u32) -> Option<u64> {
+    /// The runs that bring the outputs of `root` back just before the slot `before`, in order, and their time; above `limit`
+    /// ticks only some of them. `over` is a slot before `before` that is over the budget, or `NONE`: nothing is stretched across.
+    fn closure(&mut self, tape: &Tape, root: u32, before: u32, over: u32, limit: u64) -> Option<u64> {
         let model = tape.model;
         self.closures += 1;
         self.closure.clear();
@@ -285,6 +291,9 @@ impl Repair {
                 return None;
             }
             cost += model.time[node as usize];
+            if cost > limit {
+                return Some(cost);
+            }
             for &value in model.reads.row(node) {
                 let producer = model.producer[value as usize];
                 if self.seen[producer as usize] == self.closures {
@@ -295,9 +304,10 @@ impl Repair {
                     continue;
                 }
                 let bytes = model.bytes[value as usize];
+                let crosses = over != NONE && end < over;
                 if bytes == 0
                     || end == last
-                    || tape.tree().most_in(end + 1, last) + bytes + stretched <= self.budget
+                    || (!crosses && tape.tree().most_in(end + 1, last) + bytes + stretched <= self.budget)
                 {
                     stretched += bytes;
                     continue;

@@ -36,6 +36,8 @@ pub(crate) struct Search<'m> {
     budget: i64,
     base_cost: u64,
     pub(crate) best: Best,
+    /// The tape is the best sequence, which is not yet in `best`: writing it down takes as long as several moves.
+    unsaved: bool,
     random: ChaCha8Rng,
     cycle: u32,
     step: u64,
@@ -59,7 +61,18 @@ impl<'m> Search<'m> {
         let base_cost = model.time.iter().sum();
         let random = ChaCha8Rng::seed_from_u64(seed);
         let repair = Repair::new(model.len(), budget);
-        Self { tape, repair, budget, base_cost, best, random, cycle: 0, step: 0, iterations: 0 }
+        Self {
+            tape,
+            repair,
+            budget,
+            base_cost,
+            best,
+            unsaved: false,
+            random,
+            cycle: 0,
+            step: 0,
+            iterations: 0,
+        }
     }
 
     /// Runs until `iterations` more are done, the cost reaches `goal`, or the clock ends. True if the goal is reached.
@@ -73,13 +86,21 @@ impl<'m> Search<'m> {
             }
             self.iterate(clock);
         }
+        self.save();
         self.best.cost <= goal
     }
 
     fn keep(&mut self) {
         self.tape.commit();
         if self.tape.cost() < self.best.cost {
-            self.best = Best { nodes: self.tape.sequence(), cost: self.tape.cost() };
+            self.best.cost = self.tape.cost();
+            self.unsaved = true;
+        }
+    }
+
+    fn save(&mut self) {
+        if std::mem::take(&mut self.unsaved) {
+            self.best.nodes = self.tape.sequence();
         }
     }
 
@@ -89,6 +110,7 @@ impl<'m> Search<'m> {
         let length = FIRST_CYCLE << self.cycle.min(20);
         if self.step > length {
             (self.step, self.cycle) = (0, self.cycle + 1);
+            self.save();
             let best = std::mem::take(&mut self.best.nodes);
             self.tape.reset(&best);
             self.best.nodes = best;
@@ -118,10 +140,15 @@ impl<'m> Search<'m> {
             }
             clean(&mut self.tape, self.budget, &mut touched, &mut self.random);
         }
-        if fits && self.tape.cost() <= current + slack {
+        let leaves = self.unsaved && self.tape.cost() > self.best.cost;
+        if fits && self.tape.cost() <= current + slack && !leaves {
             self.keep();
-        } else {
-            self.tape.rollback();
+            return;
+        }
+        self.tape.rollback();
+        if fits && leaves {
+            // The way down from here is open the next time.
+            self.save();
         }
     }
 

@@ -12,8 +12,13 @@
 use crate::maxtree::MaxTree;
 use crate::model::{Model, NONE};
 
-/// Slots per run after spreading. More slots, fewer shifts to make room, but a deeper tree.
-const SPREAD: usize = 6;
+mod alive;
+mod look;
+
+use alive::Alive;
+
+/// Slots per run after spreading, at least; up to twice as many. More slots, fewer shifts to make room, but a larger tree.
+const SPREAD: usize = 3;
 /// How far to look for a free slot before spreading everything anew, at least; in long tapes, where that takes as long as
 /// thousands of shifts, farther.
 const REACH: u32 = 48;
@@ -35,6 +40,8 @@ pub(crate) struct Tape<'m> {
     runs: Vec<Vec<u32>>,
     /// Per value, the last slot of the instance of each run.
     ends: Vec<Vec<u32>>,
+    /// Where the values are alive that can be made again.
+    alive: Alive,
     cost: u64,
     len: usize,
     log: Vec<Change>,
@@ -52,6 +59,7 @@ impl<'m> Tape<'m> {
             node_at: Vec::new(),
             runs: vec![Vec::new(); model.len()],
             ends: vec![Vec::new(); model.values()],
+            alive: Alive::new(model),
             cost: 0,
             len: 0,
             log: Vec::new(),
@@ -91,151 +99,11 @@ impl<'m> Tape<'m> {
                 let start = self.runs[self.model.producer[value as usize] as usize][run];
                 self.tree.add(start, end, self.model.bytes[value as usize]);
             }
+            self.note(value);
         }
         for node in 0..self.model.len() as u32 {
             self.count_state(node, 1);
         }
-    }
-
-    // ---- looking ----
-
-    /// The runs in order.
-    pub(crate) fn sequence(&self) -> Vec<u32> {
-        self.node_at.iter().copied().filter(|&node| node != NONE).collect()
-    }
-
-    /// Ticks of all runs.
-    pub(crate) fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    /// The number of runs.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn peak(&self) -> i64 {
-        self.tree.most()
-    }
-
-    pub(crate) fn tree(&self) -> &MaxTree {
-        &self.tree
-    }
-
-    /// The slots of a node's runs, in order.
-    pub(crate) fn runs(&self, node: u32) -> &[u32] {
-        &self.runs[node as usize]
-    }
-
-    pub(crate) fn node_at(&self, slot: u32) -> u32 {
-        self.node_at[slot as usize]
-    }
-
-    /// The slots of the array, used or not: 1 to this.
-    pub(crate) fn last_slot(&self) -> u32 {
-        self.tree.slots() as u32
-    }
-
-    /// The last slot at which an instance is alive.
-    pub(crate) fn end(&self, value: u32, run: usize) -> u32 {
-        self.ends[value as usize][run]
-    }
-
-    /// The index of the newest run of a node before a slot.
-    pub(crate) fn newest(&self, node: u32, slot: u32) -> Option<usize> {
-        self.runs[node as usize].iter().rposition(|&run| run < slot)
-    }
-
-    /// The last used slot before a slot (0 if there is none).
-    pub(crate) fn previous_used(&self, slot: u32) -> u32 {
-        let mut slot = slot - 1;
-        while slot > 0 && self.node_at[slot as usize] == NONE {
-            slot -= 1;
-        }
-        slot
-    }
-
-    /// The first use of an instance, or `NONE`.
-    pub(crate) fn first_use(&self, value: u32, run: usize) -> u32 {
-        let runs = &self.runs[self.model.producer[value as usize] as usize];
-        let (from, to) = (runs[run], runs.get(run + 1).copied().unwrap_or(NONE));
-        let mut first = NONE;
-        for &reader in self.model.readers.row(value) {
-            if let Some(&slot) = self.runs[reader as usize].iter().find(|&&slot| slot > from) {
-                first = first.min(slot);
-            }
-        }
-        if first < to { first } else { NONE }
-    }
-
-    /// The slots between which a run may move: behind its operands, before its first use.
-    pub(crate) fn window(&self, node: u32, run: usize) -> (u32, u32) {
-        let runs = self.runs(node);
-        let operands = self.model.reads.row(node).iter().filter_map(|&value| {
-            let producer = self.model.producer[value as usize];
-            self.newest(producer, runs[run]).map(|newest| self.runs(producer)[newest])
-        });
-        let before = run.checked_sub(1).map(|before| runs[before]);
-        let uses = self.model.writes.row(node).iter().map(|&value| self.first_use(value, run));
-        let after = runs.get(run + 1).copied().unwrap_or(self.last_slot() + 1);
-        (operands.chain(before).max().unwrap_or(0), uses.min().unwrap_or(NONE).min(after))
-    }
-
-    /// The last touch before `slot` and the first use after it, of the instance that spans it; `None` if it is touched
-    /// at `slot`. A pinned newest instance is used at the end (`last_slot() + 1`).
-    pub(crate) fn gap_around(&self, value: u32, run: usize, slot: u32) -> Option<(u32, u32)> {
-        let runs = &self.runs[self.model.producer[value as usize] as usize];
-        let (from, to) = (runs[run], runs.get(run + 1).copied().unwrap_or(NONE));
-        let (mut before, mut after) = (from, NONE);
-        for &reader in self.model.readers.row(value) {
-            for &use_slot in
-                self.runs[reader as usize].iter().filter(|&&use_slot| use_slot > from && use_slot < to)
-            {
-                if use_slot < slot {
-                    before = before.max(use_slot);
-                } else if use_slot > slot {
-                    after = after.min(use_slot);
-                } else {
-                    return None;
-                }
-            }
-        }
-        if after == NONE && self.model.pinned[value as usize] && to == NONE {
-            after = self.last_slot() + 1;
-        }
-        (after != NONE && from != slot).then_some((before, after))
-    }
-
-    /// Nobody reads what this run makes, and the node runs at another time too.
-    pub(crate) fn is_dead(&self, node: u32, run: usize) -> bool {
-        let runs = &self.runs[node as usize];
-        let last = run + 1 == runs.len();
-        runs.len() > 1
-            && self.model.writes.row(node).iter().all(|&value| {
-                !(last && self.model.pinned[value as usize])
-                    // An end behind the start is a use; an equal one may be a use by an overwriting neighbour.
-                    && self.ends[value as usize][run] == runs[run]
-                    && (!self.model.overwritable[value as usize] || self.first_use(value, run) == NONE)
-            })
-    }
-
-    /// The last slot of an instance by the rules of the judge.
-    fn end_of(&self, value: u32, run: usize) -> u32 {
-        let runs = &self.runs[self.model.producer[value as usize] as usize];
-        let (from, to) = (runs[run], runs.get(run + 1).copied().unwrap_or(NONE));
-        if to == NONE && self.model.pinned[value as usize] {
-            return self.last_slot();
-        }
-        let mut last = from;
-        for &reader in self.model.readers.row(value) {
-            if let Some(&slot) = self.runs[reader as usize].iter().rev().find(|&&slot| slot < to) {
-                last = last.max(slot);
-            }
-        }
-        let overwritten = self.model.overwritable[value as usize]
-            && last > from
-            && self.model.over[self.node_at[last as usize] as usize] == value;
-        if overwritten { last - 1 } else { last }
     }
 
     // ---- changing ----
@@ -350,26 +218,16 @@ impl<'m> Tape<'m> {
         }
     }
 
-    /// Subtracts the intervals of the instances listed in `affected`.
-    fn lift(&mut self) {
-        for index in 0..self.affected.len() {
-            let (value, run) = self.affected[index];
-            self.span(value, run as usize, -1);
-        }
-    }
-
     /// The instances whose lives the last move may have changed: value and run.
     pub(crate) fn affected(&self) -> &[(u32, u32)] {
         &self.affected
     }
 
-    /// Recomputes and adds the intervals of the instances listed in `affected`.
-    fn lower(&mut self) {
-        for index in 0..self.affected.len() {
-            let (value, run) = self.affected[index];
-            self.ends[value as usize][run as usize] = self.end_of(value, run as usize);
-            self.span(value, run as usize, 1);
-        }
+    /// Keeps `alive` up to date when runs or ends of a value have changed.
+    fn note(&mut self, value: u32) {
+        let first = self.runs[self.model.producer[value as usize] as usize].first();
+        let last = self.ends[value as usize].last();
+        self.alive.set(value, first.copied().unwrap_or(NONE), last.copied().unwrap_or(0));
     }
 
     fn span(&mut self, value: u32, run: usize, sign: i64) {
@@ -411,6 +269,7 @@ impl<'m> Tape<'m> {
             }
             self.ends[value as usize][run] = self.end_of(value, run);
             self.span(value, run, 1);
+            self.note(value);
         }
         self.affected.clear();
         for &value in model.reads.row(node) {
@@ -418,7 +277,7 @@ impl<'m> Tape<'m> {
                 self.affected.push((value, read as u32));
             }
         }
-        self.touch_operands();
+        self.touch();
         self.tree.add(slot, slot, model.workspace[node as usize]);
         self.count_state(node, 1);
         self.cost += model.time[node as usize];
@@ -426,18 +285,23 @@ impl<'m> Tape<'m> {
     }
 
     /// Brings the ends of the instances in `affected` up to date, changing the tree by the difference only.
-    fn touch_operands(&mut self) {
+    fn touch(&mut self) {
         for index in 0..self.affected.len() {
             let (value, run) = self.affected[index];
-            let (old, new) = (self.ends[value as usize][run as usize], self.end_of(value, run as usize));
-            let bytes = self.model.bytes[value as usize];
-            match old.cmp(&new) {
-                std::cmp::Ordering::Less => self.tree.add(old + 1, new, bytes),
-                std::cmp::Ordering::Greater => self.tree.add(new + 1, old, -bytes),
-                std::cmp::Ordering::Equal => {}
-            }
-            self.ends[value as usize][run as usize] = new;
+            self.end_at(value, run as usize, self.end_of(value, run as usize));
         }
+    }
+
+    /// An instance ends at `new` from now on.
+    fn end_at(&mut self, value: u32, run: usize, new: u32) {
+        let (old, bytes) = (self.ends[value as usize][run], self.model.bytes[value as usize]);
+        match old.cmp(&new) {
+            std::cmp::Ordering::Less => self.tree.add(old + 1, new, bytes),
+            std::cmp::Ordering::Greater => self.tree.add(new + 1, old, -bytes),
+            std::cmp::Ordering::Equal => {}
+        }
+        self.ends[value as usize][run] = new;
+        self.note(value);
     }
 
     fn do_delete(&mut self, node: u32, slot: u32) {
@@ -455,13 +319,14 @@ impl<'m> Tape<'m> {
             if run > 0 {
                 self.affected.push((value, run as u32 - 1));
             }
+            self.note(value);
         }
         for &value in model.reads.row(node) {
             if let Some(read) = self.newest(model.producer[value as usize], slot) {
                 self.affected.push((value, read as u32));
             }
         }
-        self.touch_operands();
+        self.touch();
         self.tree.add(slot, slot, -model.workspace[node as usize]);
         self.count_state(node, 1);
         self.cost -= model.time[node as usize];
@@ -471,9 +336,14 @@ impl<'m> Tape<'m> {
     fn do_move(&mut self, node: u32, from: u32, to: u32) {
         let model = self.model;
         let Some(run) = self.runs[node as usize].iter().position(|&other| other == from) else { return };
+        if from.abs_diff(to) == 1 {
+            self.slide(node, run, from, to);
+            return;
+        }
         self.count_state(node, -1);
         self.affected.clear();
         for &value in model.writes.row(node) {
+            self.begin(value, run, from, to);
             self.affected.push((value, run as u32));
             if run > 0 {
                 self.affected.push((value, run as u32 - 1));
@@ -487,13 +357,51 @@ impl<'m> Tape<'m> {
                 self.affected.extend(new.map(|read| (value, read as u32)));
             }
         }
-        self.lift();
+        self.place(node, run, from, to);
+    }
+
+    /// A move to the next slot: nothing else runs in between, so what is read stays the same, and only lives that begin or end
+    /// here change. Most moves are of this kind, to make room.
+    fn slide(&mut self, node: u32, run: usize, from: u32, to: u32) {
+        let model = self.model;
+        self.count_state(node, -1);
+        self.affected.clear();
+        for &value in model.writes.row(node) {
+            self.begin(value, run, from, to);
+            self.affected.push((value, run as u32));
+        }
+        for &value in model.reads.row(node) {
+            let read = self.newest(model.producer[value as usize], from);
+            if let Some(read) = read.filter(|&read| self.ends[value as usize][read] <= from) {
+                self.affected.push((value, read as u32));
+            }
+        }
+        self.place(node, run, from, to);
+    }
+
+    /// The rest of a move: the run goes to its slot, and what may have changed follows.
+    fn place(&mut self, node: u32, run: usize, from: u32, to: u32) {
+        let workspace = self.model.workspace[node as usize];
         self.node_at[from as usize] = NONE;
         self.node_at[to as usize] = node;
         self.runs[node as usize][run] = to;
-        self.lower();
-        self.tree.add(from, from, -model.workspace[node as usize]);
-        self.tree.add(to, to, model.workspace[node as usize]);
+        self.touch();
+        self.tree.add(from, from, -workspace);
+        self.tree.add(to, to, workspace);
         self.count_state(node, 1);
+    }
+
+    /// An instance begins at `to` instead of `from`, and lives until then at least.
+    fn begin(&mut self, value: u32, run: usize, from: u32, to: u32) {
+        let (bytes, end) = (self.model.bytes[value as usize], self.ends[value as usize][run]);
+        if to < from {
+            self.tree.add(to, from - 1, bytes);
+            return;
+        }
+        self.tree.add(from, end.min(to - 1), -bytes);
+        if end < to {
+            self.tree.add(to, to, bytes);
+            self.ends[value as usize][run] = to;
+        }
     }
 }
