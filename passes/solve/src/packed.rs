@@ -247,24 +247,28 @@ impl Packer<'_> {
     /// The first of several plans whose arena fits, with its arena; in whatever order of its runs, if time is given for that.
     fn first_that_fits(&mut self, plans: Vec<Plan>, compacting: Option<f64>) -> Option<Plan> {
         let budget = self.request.budget;
-        // A larger peak than this was not worth a layout in the attempt before.
+        // A larger peak than this was not worth other orders in the attempt before, and when time is short, not even a look: a plan that
+        // fits as it is may stand behind a faster one that does not.
         let mut most = Bytes(u64::MAX);
+        let mut looking: Option<Clock> = None;
         for (index, plan) in plans.into_iter().enumerate() {
             // The first is always looked at, so that a late plan is not lost.
             if index > 0 && self.clock.expired() {
                 break;
             }
-            if plan.trace.peak > most {
+            let hopeful = plan.trace.peak <= most;
+            if !hopeful && looking.as_ref().is_none_or(Clock::expired) {
                 continue;
             }
             let mut plan = self.pack(plan);
             let over = plan.height().0.saturating_sub(budget.0);
-            if let Some(share) = compacting.filter(|_| over > 0 && over <= budget.0 / HOPELESS) {
+            if let Some(share) = compacting.filter(|_| hopeful && over > 0 && over <= budget.0 / HOPELESS) {
                 let clock = self.clock.part(share);
                 let lower = compact(self.request, plan, self.addresses, Bytes(0), |_| budget, &clock);
                 plan = self.noted(lower);
                 let lost = plan.height().0.saturating_sub(budget.0);
                 most = Bytes(plan.trace.peak.0.saturating_sub(lost));
+                looking = Some(self.clock.part(share));
             }
             if index == 0 && compacting.is_some() {
                 self.reached = plan.height();
