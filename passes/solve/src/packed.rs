@@ -6,6 +6,7 @@
 //! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
 //!    is repaired from a tight plan is as hard to pack as that.
 //! 4. Solve again for smaller peaks, from what is there: less by the overshoot, then half-way between what did and what did not help.
+//! 5. Lower the arena of the plan that fits, if it is more than a hundredth above its peak.
 //!
 //! A plan keeps the layout that was found for it: packing its runs again would seldom find one as low. Bounds are those of the
 //! logical peak, which no arena beats. How the time is shared depends on the given order: where that packs without loss, as steps
@@ -40,6 +41,8 @@ const RESERVES: [u64; 3] = [980, 940, 880];
 const RESERVE_TIME: f64 = 0.02;
 /// Layouts of graphs that do not pack by themselves lose one in so many bytes, about.
 const LOST: u64 = 33;
+/// The share of the time left in which a plan that fits is packed more closely.
+const LOWERING: f64 = 0.5;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
 
@@ -60,12 +63,17 @@ pub fn packs_easily(graph: &Graph, Addresses { alignment, effort }: Addresses) -
     arena.is_none_or(|arena| arena.size == arena.lower_bound)
 }
 
+/// The largest arena that is near a peak: a hundredth above it.
+fn near(peak: Bytes) -> Bytes {
+    Bytes(peak.0.saturating_add(peak.0 / 100))
+}
+
 /// Packs a plan that was made for its logical peak. Where its arena is more than a hundredth larger than that, looks at other
 /// plans of the same time, and, for at most `limit`, at other orders of the runs.
 pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
     let Addresses { alignment, effort } = addresses;
     let clock = Clock::new(limit);
-    let near = |arena: &Arena| arena.size.0 <= arena.lower_bound.0.saturating_add(arena.lower_bound.0 / 100);
+    let is_near = |arena: &Arena| arena.size <= near(arena.lower_bound);
     let mut best: Option<Plan> = None;
     for plan in outcome.plan.iter().chain(&outcome.others) {
         let Some(lowest) = &best else {
@@ -73,17 +81,16 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
             best = Some(Plan { arena: Some(arena), ..plan.clone() });
             continue;
         };
-        let Some(reached) = lowest.arena.as_ref().filter(|arena| !near(arena) && !clock.expired()) else {
+        let Some(reached) = lowest.arena.as_ref().filter(|arena| !is_near(arena) && !clock.expired()) else {
             break;
         };
         if plan.trace.time == lowest.trace.time {
             let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
-            if arena.size < reached.size || near(&arena) {
+            if arena.size < reached.size || is_near(&arena) {
                 best = Some(Plan { arena: Some(arena), ..plan.clone() });
             }
         }
     }
-    let near = |peak: Bytes| Bytes(peak.0.saturating_add(peak.0 / 100));
     let compacted = |plan: Plan| {
         let floor = plan.trace.peak;
         compact(request, plan, addresses, floor, near, &clock)
@@ -96,100 +103,36 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
     let mut packer = Packer {
         request,
         addresses,
+        easy: packs_easily(request.graph, addresses),
         clock: Clock::new(request.time_limit),
         smallest: None,
         reached: Bytes(0),
     };
-    let nodes = request.graph.len();
-    let easy = packs_easily(request.graph, addresses);
     let left = packer.clock.left();
-    let share = (left - packing_time(nodes).min(left / 2)).mul_f64(if easy { FIRST.0 } else { FIRST.1 });
-    let logical = Request { addresses: None, ..request.clone() };
-    let mut first = solve_logical(&Request { time_limit: share, ..logical.clone() });
+    let share = if packer.easy { FIRST.0 } else { FIRST.1 };
+    let share = (left - packing_time(request.graph.len()).min(left / 2)).mul_f64(share);
+    let mut first = solve_logical(&Request { time_limit: share, ..packer.logical() });
     let found =
         first.smallest.clone().and_then(|runs| Plan::judged(request.graph, runs, crate::Solver::Greedy));
     if first.plan.is_none()
-        && (easy || first.status != Status::Unknown || first.why_stopped != Stop::TimeLimit)
+        && (packer.easy || first.status != Status::Unknown || first.why_stopped != Stop::TimeLimit)
     {
         found.into_iter().for_each(|plan| drop(packer.pack(plan)));
         return packer.with_smallest(first);
     }
-    let mut wanted = first.plan.clone();
+    let wanted = first.plan.clone();
     let starts =
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
     starts.sort_by_key(|plan| plan.trace.time);
     let mut best = packer.take(&mut first, COMPACTING.0);
     best = faster(best, packer.first_that_fits(starts, None));
-    for per_mille in RESERVES {
-        if best.is_some() {
-            break;
-        }
-        // Milliseconds, and spent even if the time is over: a poor plan is better than none.
-        let peak = wanted.as_ref().map_or(request.budget, |plan| plan.trace.peak);
-        let budget = request.budget.0.min(peak.0) / 1000 * per_mille;
-        let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
-        let quick =
-            Request { budget: Bytes(budget), solver: crate::Solver::Greedy, time_limit, ..logical.clone() };
-        best = solve_logical(&quick).plan.and_then(|plan| packer.first_that_fits(vec![plan], None));
-    }
-    // The largest logical budget whose plan fits, and the smallest whose plan does not.
-    let (mut low, mut high) = (None::<u64>, None::<u64>);
-    match (&best, &wanted) {
-        (Some(plan), Some(wanted)) if plan.trace.time <= wanted.trace.time => low = Some(request.budget.0),
-        // What was repaired fits by chance and says nothing about the peak that there is room for.
-        (_, Some(wanted)) => high = Some(request.budget.0.min(wanted.trace.peak.0)),
-        (_, None) => {
-            high = Some(request.budget.0);
-            packer.reached = Bytes(request.budget.0.saturating_add(request.budget.0 / LOST));
-        }
-    }
-    for attempt in 0..ATTEMPTS {
-        let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound);
-        if settled || packer.clock.expired() {
-            break;
-        }
-        let budget = match (low, high) {
-            (_, None) if easy || first.why_stopped != Stop::TimeLimit => break,
-            (_, None) => request.budget.0,
-            (Some(low), Some(high)) => low + (high - low) / 2,
-            (None, Some(high)) => {
-                let overshoot =
-                    packer.reached.0.saturating_sub(request.budget.0).max(request.budget.0 / FINE);
-                // Not below what is known to be too little: half-way there instead.
-                let least = first.proven_infeasible_below.0.min(high);
-                high - overshoot.min((high - least) / 2)
-            }
-        };
-        let close =
-            low.zip(high).is_some_and(|(low, high)| high.saturating_sub(low) <= request.budget.0 / FINE);
-        if close || high == Some(budget) {
-            break;
-        }
-        tracing::info!(attempt, budget, "once more");
-        let mut outcome = solve_logical(&Request {
-            budget: Bytes(budget),
-            time_limit: packer.clock.left().mul_f64(ATTEMPT_TIME),
-            starts: best.iter().chain(&wanted).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
-            ..logical.clone()
-        });
-        let planned = outcome.plan.clone();
-        if budget == request.budget.0 {
-            first.learn(&outcome);
-            wanted = planned.clone().or(wanted);
-        }
-        best = faster(best, packer.take(&mut outcome, COMPACTING.1));
-        // What fits need not be the plan that was meant, but another of the same search.
-        match planned {
-            Some(plan) if best.as_ref().is_none_or(|best| best.trace.time > plan.trace.time) => {
-                high = Some(budget.min(plan.trace.peak.0));
-            }
-            _ => low = Some(budget),
-        }
-    }
+    best = best.or_else(|| packer.repaired(wanted.as_ref()));
+    best = packer.closer(&mut first, wanted, best);
     if best.is_none() {
         found.into_iter().for_each(|plan| drop(packer.pack(plan)));
     }
+    let best = best.map(|plan| packer.lowered(plan));
     let status = match &best {
         Some(plan) if plan.trace.time <= first.lower_bound && first.status == Status::Optimal => {
             Status::Optimal
@@ -208,11 +151,103 @@ fn faster(one: Option<Plan>, other: Option<Plan>) -> Option<Plan> {
 struct Packer<'a> {
     request: &'a Request<'a>,
     addresses: Addresses,
+    /// The given order packs without loss.
+    easy: bool,
     clock: Clock,
     /// The plan with the least arena.
     smallest: Option<Plan>,
     /// The arena of the fastest plan of the last attempt.
     reached: Bytes,
+}
+
+impl<'a> Packer<'a> {
+    /// The request, with the budget for the logical peak.
+    fn logical(&self) -> Request<'a> {
+        Request { addresses: None, ..self.request.clone() }
+    }
+
+    /// Repaired greedily for somewhat less than the peak that was wanted. Takes milliseconds, which are spent even if the time is
+    /// over: a poor plan is better than none.
+    fn repaired(&mut self, wanted: Option<&Plan>) -> Option<Plan> {
+        let peak = wanted.map_or(self.request.budget, |plan| plan.trace.peak).min(self.request.budget);
+        RESERVES.into_iter().find_map(|per_mille| {
+            let quick = Request {
+                budget: Bytes(peak.0 / 1000 * per_mille),
+                solver: crate::Solver::Greedy,
+                time_limit: self.request.time_limit.mul_f64(RESERVE_TIME),
+                ..self.logical()
+            };
+            solve_logical(&quick).plan.and_then(|plan| self.first_that_fits(vec![plan], None))
+        })
+    }
+
+    /// Searches for faster plans that fit between the largest logical budget whose plan does, and the smallest whose plan does not.
+    fn closer(
+        &mut self,
+        first: &mut Outcome,
+        mut wanted: Option<Plan>,
+        mut best: Option<Plan>,
+    ) -> Option<Plan> {
+        let most = self.request.budget.0;
+        let (mut low, mut high) = (None::<u64>, None::<u64>);
+        match (&best, &wanted) {
+            (Some(plan), Some(wanted)) if plan.trace.time <= wanted.trace.time => low = Some(most),
+            // What was repaired fits by chance and says nothing about the peak that there is room for.
+            (_, Some(wanted)) => high = Some(most.min(wanted.trace.peak.0)),
+            (_, None) => {
+                high = Some(most);
+                self.reached = Bytes(most.saturating_add(most / LOST));
+            }
+        }
+        for attempt in 0..ATTEMPTS {
+            let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound);
+            if settled || self.clock.expired() {
+                break;
+            }
+            let budget = match (low, high) {
+                (_, None) if self.easy || first.why_stopped != Stop::TimeLimit => break,
+                (_, None) => most,
+                (Some(low), Some(high)) => low + (high - low) / 2,
+                (None, Some(high)) => {
+                    let overshoot = self.reached.0.saturating_sub(most).max(most / FINE);
+                    // Not below what is known to be too little: half-way there instead.
+                    let least = first.proven_infeasible_below.0.min(high);
+                    high - overshoot.min((high - least) / 2)
+                }
+            };
+            let close = low.zip(high).is_some_and(|(low, high)| high.saturating_sub(low) <= most / FINE);
+            if close || high == Some(budget) {
+                break;
+            }
+            tracing::info!(attempt, budget, "once more");
+            let mut outcome = solve_logical(&Request {
+                budget: Bytes(budget),
+                time_limit: self.clock.left().mul_f64(ATTEMPT_TIME),
+                starts: best.iter().chain(&wanted).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
+                ..self.logical()
+            });
+            let planned = outcome.plan.clone();
+            if budget == most {
+                first.learn(&outcome);
+                wanted = planned.clone().or(wanted);
+            }
+            best = faster(best, self.take(&mut outcome, COMPACTING.1));
+            // What fits need not be the plan that was meant, but another of the same search.
+            match planned {
+                Some(plan) if best.as_ref().is_none_or(|best| best.trace.time > plan.trace.time) => {
+                    high = Some(budget.min(plan.trace.peak.0));
+                }
+                _ => low = Some(budget),
+            }
+        }
+        best
+    }
+
+    /// A plan that fits, in a lower arena if its own is more than a hundredth above the peak: others want memory, too.
+    fn lowered(&self, plan: Plan) -> Plan {
+        let (floor, clock) = (plan.trace.peak, self.clock.part(LOWERING));
+        compact(self.request, plan, self.addresses, floor, near, &clock)
+    }
 }
 
 impl Packer<'_> {
