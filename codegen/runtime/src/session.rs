@@ -246,6 +246,9 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         original.clear()?;
     }
     if options.repeat > 0 {
+        for program in [&mut calls, &mut beside].into_iter().flatten() {
+            program.continue_from(&ours)?;
+        }
         let clocked = [Some(&mut ours), calls.as_mut(), beside.as_mut()];
         for program in clocked.into_iter().flatten().filter(|_| options.times) {
             program.machine.start_clock()?;

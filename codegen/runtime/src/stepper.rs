@@ -70,6 +70,25 @@ impl Program {
     pub fn new(title: &'static str, machine: Machine) -> Self {
         Self { title, machine, measured: Measured::default() }
     }
+
+    /// Takes over the values of another program's arguments, as training left them: how long an operator takes may depend on them
+    /// (numbers that became subnormal or NaN).
+    ///
+    /// # Errors
+    /// LibTorch's.
+    pub fn continue_from(&mut self, other: &Self) -> Result<(), RuntimeError> {
+        let _no_grad = tch::no_grad_guard();
+        for arg in &self.machine.step().args {
+            let (Some(mut mine), Some(theirs)) = (self.state(&arg.name)?, other.state(&arg.name)?) else {
+                continue;
+            };
+            // Only what was written: a tensor whose elements share bytes cannot be copied into.
+            if !mine.f_equal(&theirs)? {
+                mine.f_copy_(&theirs)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Stepper for Program {

@@ -94,7 +94,7 @@ const MORE_EFFORT: u64 = 20 * arena::EFFORT;
 /// Which part of the peak may be lost to gaps before the packer searches longer: a hundredth.
 const GAPS: u64 = 100;
 
-/// Packs a schedule that carries no layout.
+/// Packs a schedule that carries no layout, or one with gaps.
 fn packed(
     problem: &Problem<'_>,
     schedule: &Schedule,
@@ -105,16 +105,24 @@ fn packed(
     let sequence = schedule.sequence();
     let pack = |effort| arena::pack_with(&problem.graph, &sequence, trace, Bytes(alignment), effort);
     let first = pack(arena::EFFORT);
-    let gaps = first.size.0.saturating_sub(first.lower_bound.0);
-    if gaps <= first.lower_bound.0 / GAPS && budget.is_none_or(|budget| first.size.0 <= budget) {
+    if is_close(&first) && budget.is_none_or(|budget| first.size.0 <= budget) {
         return first;
     }
-    let second = pack(MORE_EFFORT);
+    lower_of(first, pack(MORE_EFFORT))
+}
+
+/// Whether little of an arena is lost to gaps.
+fn is_close(arena: &Arena) -> bool {
+    arena.size.0.saturating_sub(arena.lower_bound.0) <= arena.lower_bound.0 / GAPS
+}
+
+fn lower_of(first: Arena, second: Arena) -> Arena {
     if second.size < first.size { second } else { first }
 }
 
 impl Placement {
-    /// The layout that the step carries, or that of the packer.
+    /// The layout that the step carries, or that of the packer, if there is none or if it is lower and too much is lost to gaps: a
+    /// planner is content with what fits the budget.
     ///
     /// # Errors
     /// A layout that the checker refuses; one of the packer's would be a bug.
@@ -128,7 +136,8 @@ impl Placement {
     ) -> Result<Self, Diagnostic<'c>> {
         let alignment = crate::alignment(module);
         let packed = match carried(problem, step, module, schedule, trace)? {
-            Some(arena) => arena,
+            Some(arena) if is_close(&arena) => arena,
+            Some(arena) => lower_of(arena, packed(problem, schedule, trace, alignment, budget)),
             None => packed(problem, schedule, trace, alignment, budget),
         };
         arena::check_no_overlap(&packed).map_err(|misplaced| s7(problem, step, schedule, &misplaced))?;

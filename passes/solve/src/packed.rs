@@ -41,8 +41,8 @@ const RESERVES: [u64; 3] = [980, 940, 880];
 const RESERVE_TIME: f64 = 0.02;
 /// Layouts of graphs that do not pack by themselves lose one in so many bytes, about.
 const LOST: u64 = 33;
-/// The share of the time left in which a plan that fits is packed more closely.
-const LOWERING: f64 = 0.5;
+/// The share of the time that is kept to pack a plan that fits more closely.
+const LOWERING: f64 = 0.1;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
 
@@ -201,7 +201,8 @@ impl<'a> Packer<'a> {
         }
         for attempt in 0..ATTEMPTS {
             let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound);
-            if settled || self.clock.expired() {
+            let left = self.clock.left().saturating_sub(self.kept());
+            if settled || left.is_zero() {
                 break;
             }
             let budget = match (low, high) {
@@ -222,7 +223,7 @@ impl<'a> Packer<'a> {
             tracing::info!(attempt, budget, "once more");
             let mut outcome = solve_logical(&Request {
                 budget: Bytes(budget),
-                time_limit: self.clock.left().mul_f64(ATTEMPT_TIME),
+                time_limit: left.mul_f64(ATTEMPT_TIME),
                 starts: best.iter().chain(&wanted).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
                 ..self.logical()
             });
@@ -245,8 +246,13 @@ impl<'a> Packer<'a> {
 
     /// A plan that fits, in a lower arena if its own is more than a hundredth above the peak: others want memory, too.
     fn lowered(&self, plan: Plan) -> Plan {
-        let (floor, clock) = (plan.trace.peak, self.clock.part(LOWERING));
+        let (floor, clock) = (plan.trace.peak, Clock::new(self.kept().min(self.clock.left())));
         compact(self.request, plan, self.addresses, floor, near, &clock)
+    }
+
+    /// The time that is kept for that.
+    fn kept(&self) -> Duration {
+        self.request.time_limit.mul_f64(LOWERING)
     }
 }
 
