@@ -28,11 +28,11 @@ use crate::solve_logical;
 const ATTEMPTS: u32 = 6;
 const ATTEMPT_TIME: f64 = 0.5;
 /// The share of the time of the first attempt, where the given order packs without loss and where it does not.
-const FIRST: (f64, f64) = (0.85, 0.2);
+const FIRST: (f64, f64) = (0.75, 0.2);
 /// Larger graphs are taken to pack well without a look.
 const PROBED: usize = 3000;
-/// The share of the time left in which a plan is packed in other orders of its runs, after the first search and after the others,
-/// which know how much room is needed.
+/// The share of the time left in which a plan is packed in other orders of its runs: after a first search that is to find out how much
+/// room is needed, and after the others.
 const COMPACTING: (f64, f64) = (0.1, 0.5);
 /// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
@@ -125,7 +125,7 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
     starts.sort_by_key(|plan| plan.trace.time);
-    let mut best = packer.take(&mut first, COMPACTING.0);
+    let mut best = packer.take(&mut first, if packer.easy { COMPACTING.1 } else { COMPACTING.0 });
     best = faster(best, packer.first_that_fits(starts, None));
     best = best.or_else(|| packer.repaired(wanted.as_ref()));
     best = packer.closer(&mut first, wanted, best);
