@@ -6,6 +6,7 @@ mod trained;
 
 use alone::alone;
 use rk_runtime::compare::{bytes, compare};
+use rk_runtime::stepper::{Program, Stepper};
 use rk_runtime::{Machine, tensors};
 use rk_step::{DType, Data, Instr, OutputRole, Role, Step, account};
 use rk_torch::{Device, memory};
@@ -302,4 +303,28 @@ fn constants_and_strided_arguments() {
     assert_eq!(x.stride(), [1, 4]);
     assert_eq!(bytes(&y.get(1)).unwrap(), bytes(&x.get(1)).unwrap());
     assert_eq!(y.get(0).abs().sum(tch::Kind::Float).double_value(&[]), 0.0);
+}
+
+/// Steps that are timed in turns compute the same: what training left in one is where the other goes on.
+#[test]
+fn a_step_goes_on_where_another_one_stopped() {
+    let _alone = alone();
+    let step = network();
+    let mut ours = Program::new("itself", machine(&step));
+    let mut beside = Program::new("beside", machine(&step));
+    for _ in 0..3 {
+        ours.run().unwrap();
+        ours.update(0.1).unwrap();
+    }
+    let state = |program: &Program| -> Vec<Vec<u8>> {
+        let names = step.args.iter().map(|arg| program.state(&arg.name).unwrap().unwrap());
+        names.map(|tensor| bytes(&tensor).unwrap()).collect()
+    };
+    let trained = state(&ours);
+    assert_ne!(state(&beside), trained);
+    beside.continue_from(&ours).unwrap();
+    assert_eq!(state(&beside), trained);
+    // Copies: what one does next is its own business.
+    ours.update(0.1).unwrap();
+    assert_eq!(state(&beside), trained);
 }
