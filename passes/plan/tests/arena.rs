@@ -1,7 +1,7 @@
 //! Layouts of random sequences against a check of every pair of buffers.
 
 use proptest::prelude::*;
-use rk_plan::arena::{Arena, Misplaced, Owner, check_no_overlap, is_plain, pack_with, placed_at};
+use rk_plan::arena::{Arena, Misplaced, Owner, check_no_overlap, is_plain, pack_with, placed_at, settled};
 use rk_plan::{Bytes, Fate, Graph, GraphBuilder, NodeId, NodeSpec, OutputSpec, Sequence, Time, Trace, judge};
 
 /// A random graph; each node reads up to three earlier values, some write in place or need workspace.
@@ -89,6 +89,13 @@ proptest! {
         let placed = |offsets: &[Bytes]| placed_at(&graph, &sequence, &trace, Bytes(alignment), offsets);
         let mut offsets = arena.offsets();
         prop_assert_eq!(placed(&offsets), Ok(arena.clone()));
+        // Settled in the same order it is no higher, and in any other it is a layout, too.
+        let lies = |owner, start| arena.buffers.iter().find(|buffer| (buffer.owner, buffer.start) == (owner, start));
+        let again = settled(&graph, &sequence, &trace, Bytes(alignment), |owner, start| lies(owner, start).map_or(Bytes(0), |buffer| buffer.offset));
+        prop_assert!(again.is_ok_and(|again| again.size <= arena.size && collision(&again).is_none()));
+        let hash = |start: usize| Bytes((start as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let other = settled(&graph, &sequence, &trace, Bytes(alignment), |_, start| hash(start));
+        prop_assert!(other.is_ok_and(|other| collision(&other).is_none() && heirs_stay(&graph, &trace, &other)));
         let count = offsets.len();
         if count == 0 {
             return Ok(());

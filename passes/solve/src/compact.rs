@@ -3,11 +3,11 @@
 //! A plan whose peak fits may still need a larger arena: sizes do not fit into the holes that others leave. Nothing has to run
 //! once more for that: [`crate::joint`] moves runs and buffers at once until the arena is low enough. The layout that it finds
 //! belongs to the plan, which is passed on with it. Packing the order that it ends in by itself seldom finds one as low, but costs little
-//! and is tried, too.
+//! and is tried, too. Where sizes are nearly multiples of one number, the search counts in that.
 //!
 //! Everything is counted, the clock only stops. The arena never grows. Not here: plans of another time ([`crate::packed`]).
 
-use rk_plan::arena::{Arena, pack_with};
+use rk_plan::arena::{Arena, pack_to};
 use rk_plan::{Bytes, Sequence, judge};
 
 use crate::clock::Clock;
@@ -21,6 +21,8 @@ const MOST_RUNS: usize = 3000;
 const STARTS: usize = 64;
 /// Moves that calm the order before, and the share of the time for them.
 const CALM: (u64, f64) = (100_000, 0.3);
+/// The share of the usual effort for packing each order as it is.
+const PACKINGS: u64 = 4;
 
 /// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time. The plan has its arena; its peak
 /// does not fall below `floor`, unless it has.
@@ -34,28 +36,33 @@ pub(crate) fn compact(
 ) -> Plan {
     let Some(bound) = best.arena.as_ref().map(|arena| arena.lower_bound) else { return best };
     let low_enough = |arena: &Arena| arena.size <= goal(arena.lower_bound);
+    let limit = request.budget.max(best.trace.peak);
+    let packed = |sequence: Sequence, origin: &Plan| packed(request, sequence, origin, addresses, &goal);
     let done = |best: &Plan| best.arena.as_ref().is_none_or(low_enough) || clock.expired();
     if best.sequence.0.len() > MOST_RUNS || done(&best) {
         return best;
     }
-    let model = Model::aligned(request.graph, addresses.alignment);
+    let grain = best.arena.as_ref().map_or(addresses.alignment, Arena::grain);
+    let model = Model::coarse(request.graph, addresses.alignment, grain);
     let limits = (floor, request.budget.max(bound));
     let origin = best.clone();
     for seed in (request.seed..).take(STARTS) {
-        let mut joint = Joint::new(request.graph, &model, &origin, limits, seed);
+        let mut joint = Joint::new(request.graph, (&model, grain), &origin, limits, seed);
         let calm = joint.calm(CALM.0, &clock.part(CALM.1));
-        let Some(start) = packed(request, calm, &origin, addresses) else { break };
+        let Some(start) = packed(calm, &origin) else { continue };
         tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
-        let mut joint = Joint::new(request.graph, &model, &start, limits, seed);
+        let mut joint = Joint::new(request.graph, (&model, grain), &start, limits, seed);
         keep_lower(&mut best, start);
         if done(&best) {
             break;
         }
         let reached = joint.lower(|peak| goal(Bytes(peak)).0, clock);
-        let Some(found) = joint.plan(request.graph, &origin) else { break };
+        // Sizes in grains are a little off: then a peak may be above the limit.
+        let found = joint.plan(request.graph, &origin).filter(|plan| plan.trace.peak <= limit);
+        let Some(found) = found else { continue };
         tracing::debug!(seed, reached, height = found.height().0, peak = found.trace.peak.0, "compacted");
         // Where the search had too little time for its own layout, the packer may do better with its order.
-        let again = packed(request, found.sequence.clone(), &origin, addresses);
+        let again = packed(found.sequence.clone(), &origin);
         keep_lower(&mut best, found);
         again.into_iter().for_each(|plan| keep_lower(&mut best, plan));
         if done(&best) {
@@ -66,9 +73,15 @@ pub(crate) fn compact(
 }
 
 /// The runs as a plan like another one, packed; `None` if they are no such plan.
-fn packed(request: &Request, sequence: Sequence, like: &Plan, addresses: Addresses) -> Option<Plan> {
+fn packed(
+    request: &Request,
+    sequence: Sequence,
+    like: &Plan,
+    Addresses { alignment, effort }: Addresses,
+    goal: impl Fn(Bytes) -> Bytes,
+) -> Option<Plan> {
     let trace = judge(request.graph, &sequence).ok().filter(|trace| trace.time == like.trace.time)?;
-    let arena = pack_with(request.graph, &sequence, &trace, addresses.alignment, addresses.effort);
+    let arena = pack_to(request.graph, &sequence, &trace, alignment, effort / PACKINGS, goal);
     let fits = trace.peak <= request.budget.max(like.trace.peak);
     fits.then_some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) })
 }

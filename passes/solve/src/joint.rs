@@ -64,6 +64,8 @@ pub(crate) struct Joint<'m> {
     temperature: f64,
     /// Addresses do not matter now.
     calming: bool,
+    /// Sizes and heights are multiples of it.
+    grain: u64,
     alignment: u64,
     most: i64,
     /// The peak does not fall below this, unless it has.
@@ -74,11 +76,11 @@ pub(crate) struct Joint<'m> {
 }
 
 impl<'m> Joint<'m> {
-    /// From a plan and its arena, packed at once if it has none. The model has sizes rounded as the arena has; peaks stay between the limits, unless the
-    /// plan's is lower.
+    /// From a plan and its arena, packed at once if it has none. The model has sizes rounded as the arena has, or to multiples of a
+    /// larger grain; peaks stay between the limits, unless the plan's is outside in these sizes.
     pub(crate) fn new(
         graph: &Graph,
-        model: &'m Model,
+        (model, grain): (&'m Model, Bytes),
         plan: &Plan,
         (least, most): (Bytes, Bytes),
         seed: u64,
@@ -86,7 +88,12 @@ impl<'m> Joint<'m> {
         let signed = |bytes: Bytes| i64::try_from(bytes.0).unwrap_or(i64::MAX);
         let arena = plan.arena.clone().unwrap_or_else(|| arena::pack(graph, &plan.sequence, &plan.trace));
         let tape = Tape::new(model, &from_sequence(&plan.sequence));
-        let pressure = Pressure::new(signed(most), &tape, &[]);
+        // In grains the plan's own peak may be outside.
+        let (least, most) = match grain > arena.alignment {
+            true => (signed(least).min(tape.peak()), signed(most).max(tape.peak())),
+            false => (signed(least), signed(most)),
+        };
+        let pressure = Pressure::new(most, &tape, &[]);
         let mut joint = Self {
             tape,
             of_value: Vec::new(),
@@ -97,9 +104,10 @@ impl<'m> Joint<'m> {
             pressure,
             temperature: moves::WARM,
             calming: false,
+            grain: grain.0.max(1),
             alignment: arena.alignment.0.max(1),
-            most: signed(most),
-            least: signed(least),
+            most,
+            least,
             random: ChaCha8Rng::seed_from_u64(seed),
             changed: Vec::new(),
         };
@@ -140,6 +148,9 @@ impl<'m> Joint<'m> {
             }
         }
         joint.read_lives();
+        if joint.grain > joint.alignment {
+            joint.shelf.restack();
+        }
         joint
     }
 
@@ -182,7 +193,7 @@ impl<'m> Joint<'m> {
         let mut best = self.snapshot();
         let (mut least, mut failed) = (self.shelf.height(), 0);
         loop {
-            let goal = goal(self.peak()) / self.alignment * self.alignment;
+            let goal = goal(self.peak()) / self.grain * self.grain;
             if least <= goal {
                 return true;
             }
@@ -190,9 +201,10 @@ impl<'m> Joint<'m> {
             if round == ROUNDS || clock.expired() {
                 return false;
             }
-            let target = goal.max(least - 1 - (least - goal) / STEP) / self.alignment * self.alignment;
+            let target = goal.max(least - 1 - (least - goal) / STEP) / self.grain * self.grain;
             let any = HABITS[failed as usize % HABITS.len()];
             if self.below(target, any, PLACEMENTS << round, clock) {
+                self.shelf.shake();
                 (least, best) = (self.shelf.height(), self.snapshot());
                 let milliseconds = clock.elapsed().as_millis() as u64;
                 tracing::trace!(height = least, goal, any, round, milliseconds, "lower");
@@ -253,12 +265,12 @@ impl<'m> Joint<'m> {
         let sequence = to_sequence(&self.tape.sequence());
         let trace = judge(graph, &sequence).ok().filter(|trace| trace.time == like.trace.time)?;
         let runs = occurrences(&sequence, self.tape.model.len());
-        let mut offsets: Vec<u64> = self.shelf.items.iter().map(|item| item.offset).collect();
-        for &(item, heir) in &self.heirs {
-            offsets[heir] = offsets[item];
-        }
-        let offset = |owner, start| Bytes(offsets[self.item_of(&sequence, &runs, owner, start)]);
-        match arena::laid_out(graph, &sequence, &trace, Bytes(self.alignment), offset) {
+        // What has no size here, in grains or because it is an heir, has no place of its own.
+        let offset = |owner, start| {
+            let item = &self.shelf.items[self.item_of(&sequence, &runs, owner, start)];
+            Bytes(if item.size > 0 { item.offset } else { u64::MAX })
+        };
+        match arena::settled(graph, &sequence, &trace, Bytes(self.alignment), offset) {
             Ok(arena) => Some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) }),
             Err(misplaced) => {
                 tracing::error!("an illegal layout was proposed: {}", misplaced.describe(graph, &sequence));
@@ -313,7 +325,7 @@ mod tests {
             let limits = (Bytes(0), Bytes(most.0.min(plan.trace.peak.0 / 100 * 101)));
             let clock = Clock::new(std::time::Duration::MAX);
             let all = |joint: &Joint| joint.pressure.between(&joint.tape, 1, joint.tape.last_slot());
-            let mut joint = Joint::new(&graph, &model, &plan, limits, 7);
+            let mut joint = Joint::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
             let before = all(&joint);
             let sequence = joint.calm(3000, &clock);
             let counted = joint.pressure.clone();
@@ -322,7 +334,7 @@ mod tests {
             let trace = judge(&graph, &sequence).expect("legal");
             assert_eq!(trace.time, plan.trace.time);
             let calm = Plan { sequence, trace, arena: None, ..plan };
-            let after = all(&Joint::new(&graph, &model, &calm, limits, 7));
+            let after = all(&Joint::new(&graph, (&model, Bytes(64)), &calm, limits, 7));
             assert!(after <= before, "{family}: {before} {after}");
             calmer += usize::from(after < before);
         }
@@ -337,7 +349,7 @@ mod tests {
             let (graph, plan, limits) = crowded(family, seed);
             let (arena, most) = (plan.arena.clone().expect("has one"), limits.1);
             let model = Model::aligned(&graph, Bytes(64));
-            let mut joint = Joint::new(&graph, &model, &plan, limits, 7);
+            let mut joint = Joint::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
             heirs += joint.heirs.len();
             joint.lower(|peak| peak, &Clock::new(std::time::Duration::from_millis(300)));
             // Judged, and checked for overlaps, inside.

@@ -4,7 +4,7 @@
 //! One thing is added to the graph: consecutive nodes with side effects are linked by a zero-byte token, so that law S5
 //! (effects keep their order) becomes an ordinary dependency and no move needs to know it.
 
-use rk_plan::{Bytes, Graph, NodeId, Sequence, may_overwrite};
+use rk_plan::{Bytes, Graph, NodeId, Sequence, arena, may_overwrite};
 
 /// No node, no value.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -126,6 +126,16 @@ impl Model {
         let alignment = i64::try_from(alignment.0.max(1)).unwrap_or(1);
         for size in model.bytes.iter_mut().chain(&mut model.workspace).chain(&mut model.state) {
             *size = size.saturating_add(alignment - 1) / alignment * alignment;
+        }
+        model
+    }
+
+    /// The same in grains of [`arena::Arena::grain`], each size rounded to the nearest.
+    pub(crate) fn coarse(graph: &Graph, alignment: Bytes, grain: Bytes) -> Self {
+        let mut model = Self::aligned(graph, alignment);
+        for size in model.bytes.iter_mut().chain(&mut model.workspace).chain(&mut model.state) {
+            let rounded = arena::rounded(u64::try_from(*size).unwrap_or(0), grain.0);
+            *size = i64::try_from(rounded).unwrap_or(i64::MAX);
         }
         model
     }

@@ -16,8 +16,8 @@
 
 use std::time::Duration;
 
-use rk_plan::arena::{Arena, pack_with};
-use rk_plan::{Bytes, Graph, Sequence, judge};
+use rk_plan::arena::{Arena, pack_with, packs_at_once};
+use rk_plan::{Bytes, Graph, Sequence, base_trace, judge};
 
 use crate::clock::Clock;
 use crate::compact::compact;
@@ -56,11 +56,8 @@ pub fn packing_time(nodes: usize) -> Duration {
 
 /// Whether the given order packs without loss, as steps of training do. Then plans do too, nearly always.
 pub fn packs_easily(graph: &Graph, Addresses { alignment, effort }: Addresses) -> bool {
-    let base = Plan::judged(graph, Sequence::base(graph), crate::Solver::KeepAll);
-    let arena = base
-        .filter(|_| graph.len() <= PROBED)
-        .map(|plan| pack_with(graph, &plan.sequence, &plan.trace, alignment, effort));
-    arena.is_none_or(|arena| arena.size == arena.lower_bound)
+    let base = Sequence::base(graph);
+    graph.len() > PROBED || packs_at_once(graph, &base, &base_trace(graph), alignment, effort)
 }
 
 /// The largest arena that is near a peak: a hundredth above it.

@@ -77,6 +77,50 @@ impl Shelf {
         self.largest = self.items.iter().map(|item| item.size).max().unwrap_or(0);
     }
 
+    /// Puts the placed items as low as they go, in the order of their offsets: where these are of other sizes.
+    pub(crate) fn restack(&mut self) {
+        let mut order: Vec<u32> = self.placed.drain(..).map(|placed| placed.item).collect();
+        order.sort_by_key(|&item| (self.items[item as usize].offset, item));
+        for item in order {
+            let Item { size, start, end, .. } = self.items[item as usize];
+            let mut top = 0;
+            for other in self.placed.iter().filter(|other| other.lives_with(start, end)) {
+                if other.low >= top + size {
+                    break;
+                }
+                top = top.max(other.high);
+            }
+            self.put(item, top);
+        }
+    }
+
+    /// Restacks, upside down and back, as long as that makes it lower.
+    pub(crate) fn shake(&mut self) {
+        self.restack();
+        loop {
+            let before = (self.height(), self.items.clone());
+            for _ in 0..2 {
+                self.turn();
+                self.restack();
+            }
+            if self.height() >= before.0 {
+                self.items = before.1;
+                self.settle();
+                return;
+            }
+        }
+    }
+
+    /// Turns the placed items upside down.
+    fn turn(&mut self) {
+        let top = self.height();
+        for placed in &mut self.placed {
+            (placed.low, placed.high) = (top - placed.high, top - placed.low);
+            self.items[placed.item as usize].offset = placed.low;
+        }
+        self.placed.sort_unstable_by_key(|placed| (placed.low, placed.item));
+    }
+
     /// Where the topmost placed item ends.
     pub(crate) fn height(&self) -> u64 {
         self.placed.iter().map(|placed| placed.high).max().unwrap_or(0)

@@ -12,7 +12,7 @@
 //! Source: the ejection pool with penalty counters of Nagata and Bräysy, "A powerful route minimization heuristic", 2009,
 //! with address space in place of routes. Not here: proofs that a height is impossible.
 
-use super::{Item, SplitMix, height};
+use super::{Item, SplitMix, height, place};
 
 /// Pairs of items that live at the same time beyond which nothing is squeezed: they are held in memory, 4 bytes each. Finding
 /// them counts as effort, a comparison each.
@@ -28,31 +28,36 @@ const ATTEMPTS: u64 = 16;
 /// The weight of the largest item, where sizes count, in weights of an empty one.
 const LARGEST: u128 = 64;
 
-/// Lowers a layout towards `lower_bound` for about `effort` comparisons.
+/// Lowers a layout to `goal` or towards it, for about `effort` comparisons. Returns what was spent, too.
 pub(super) fn squeeze(
     items: &[Item],
     mut offsets: Vec<u64>,
-    lower_bound: u64,
+    goal: u64,
     alignment: u64,
     effort: u64,
-) -> Vec<u64> {
+) -> (Vec<u64>, u64) {
     let mut least = height(items, &offsets);
-    let Some(mut state) = (least > lower_bound).then(|| Squeeze::new(items, effort)).flatten() else {
-        return offsets;
+    let Some(mut state) = (least > goal).then(|| Squeeze::new(items, effort)).flatten() else {
+        return (offsets, 0);
     };
     let (mut patience, mut attempt) = (effort / ATTEMPTS, 0u32);
-    while least > lower_bound && state.spent < effort {
-        let target = (least - 1 - (least - lower_bound) / STEP) / alignment * alignment;
+    while least > goal && state.spent < effort {
+        let target = (least - 1 - (least - goal) / STEP) / alignment * alignment;
         let habit = Habit { any_hole: attempt % 2 == 1, by_size: attempt / 2 % 2 == 1 };
         match state.below(&offsets, target, habit, patience.min(effort - state.spent)) {
-            Some(lower) => (least, offsets) = (height(items, &lower), lower),
+            Some(lower) => {
+                offsets = place::shake(items, &lower);
+                least = height(items, &offsets);
+                // Every item was compared to every other, some times.
+                state.spent += (items.len() as u64).pow(2);
+            }
             None => attempt += 1,
         }
         if attempt == HABITS {
             (attempt, patience) = (0, patience.saturating_mul(2));
         }
     }
-    offsets
+    (offsets, state.spent)
 }
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Arena, Buffer, Collected, Owner, collect, height_bound, pack_with};
+use super::{Arena, Buffer, Collected, Owner, collect, height, height_bound, pack_with, place};
 use crate::graph::Graph;
 use crate::judge::Trace;
 use crate::schedule::Sequence;
@@ -103,23 +103,7 @@ impl Misplaced {
     }
 }
 
-/// The arena of a judged sequence in which every buffer lies where `offset` says; it is given the owner and the first run, in
-/// the order of [`Arena::buffers`], and asked about buffers with bytes only. An alignment of zero counts as one byte.
-///
-/// # Errors
-/// [`Misplaced`] names the first buffer that cannot lie there.
-pub fn laid_out(
-    graph: &Graph,
-    sequence: &Sequence,
-    trace: &Trace,
-    alignment: Bytes,
-    offset: impl FnMut(Owner, usize) -> Bytes,
-) -> Result<Arena, Misplaced> {
-    let alignment = Bytes(alignment.0.max(1));
-    build(collect(graph, sequence, trace, alignment), sequence.0.len(), alignment, offset)
-}
-
-/// The same from [`Arena::offsets`].
+/// The arena of a judged sequence with the offsets of [`Arena::offsets`]. An alignment of zero counts as one byte.
 ///
 /// # Errors
 /// [`Misplaced`], also where the offsets are those of another sequence.
@@ -137,19 +121,48 @@ pub fn placed_at(
         return Err(Misplaced::Count { given: offsets.len(), needed });
     }
     let mut next = offsets.iter().copied();
-    build(collected, sequence.0.len(), alignment, |_, _| next.next().unwrap_or_default())
+    build(collected, alignment, || next.next().unwrap_or_default())
+}
+
+/// The arena in which every buffer lies as low as it goes, taken in the order of `offset`; that is given the owner and the first
+/// run, in the order of [`Arena::buffers`], and asked about buffers with bytes only. If all can lie where it says, none lies higher.
+///
+/// # Errors
+/// [`Misplaced`], if this module's check disagrees.
+pub fn settled(
+    graph: &Graph,
+    sequence: &Sequence,
+    trace: &Trace,
+    alignment: Bytes,
+    mut offset: impl FnMut(Owner, usize) -> Bytes,
+) -> Result<Arena, Misplaced> {
+    let alignment = Bytes(alignment.0.max(1));
+    let (mut buffers, items, item_of) = collect(graph, sequence, trace, alignment);
+    let mut given = vec![u64::MAX; items.len()];
+    for (buffer, item) in buffers.iter().zip(&item_of).filter(|(buffer, _)| buffer.bytes.0 > 0) {
+        if let Some(item) = *item {
+            given[item] = given[item].min(offset(buffer.owner, buffer.start).0);
+        }
+    }
+    let offsets = place::settle(&items, &given);
+    for (buffer, item) in buffers.iter_mut().zip(item_of) {
+        buffer.offset = Bytes(item.map_or(0, |item| offsets[item]));
+    }
+    let (size, lower_bound) = (Bytes(height(&items, &offsets)), Bytes(height_bound(&items)));
+    let arena = Arena { size, lower_bound, alignment, buffers };
+    check_no_overlap(&arena)?;
+    Ok(arena)
 }
 
 fn build(
     (mut buffers, items, item_of): Collected,
-    runs: usize,
     alignment: Bytes,
-    mut offset: impl FnMut(Owner, usize) -> Bytes,
+    mut offset: impl FnMut() -> Bytes,
 ) -> Result<Arena, Misplaced> {
     let (mut size, mut first) = (0u64, vec![None; items.len()]);
     for (index, item) in item_of.into_iter().enumerate() {
         let Some(item) = item.filter(|_| buffers[index].bytes.0 > 0) else { continue };
-        buffers[index].offset = offset(buffers[index].owner, buffers[index].start);
+        buffers[index].offset = offset();
         let top = buffers[index].offset.0.saturating_add(buffers[index].bytes.0);
         size = size.max(top.div_ceil(alignment.0).saturating_mul(alignment.0));
         let before: Buffer = *first[item].get_or_insert(buffers[index]);
@@ -157,7 +170,7 @@ fn build(
             return Err(Misplaced::Apart { buffer: before, heir: buffers[index] });
         }
     }
-    let lower_bound = Bytes(height_bound(&items, runs));
+    let lower_bound = Bytes(height_bound(&items));
     let arena = Arena { size: Bytes(size), lower_bound, alignment, buffers };
     check_no_overlap(&arena)?;
     Ok(arena)

@@ -1,6 +1,6 @@
 //! First layouts: items placed one by one, in several orders, each in a hole between those that live at the same time.
 
-use super::Item;
+use super::{Item, height};
 
 /// Which of the holes that are large enough an item gets.
 #[derive(Clone, Copy, PartialEq)]
@@ -69,4 +69,28 @@ pub(super) fn place(items: &[Item], order: &[u32], fit: Fit) -> Vec<u64> {
         placed.insert(at, Placed { from, to: from + item.size, start, end });
     }
     offsets
+}
+
+/// Every item as low as it goes, in the order of some offsets. Where they are a layout, nothing ends higher.
+pub(super) fn settle(items: &[Item], offsets: &[u64]) -> Vec<u64> {
+    let mut order: Vec<u32> = (0..items.len() as u32).collect();
+    order.sort_by_key(|&index| (offsets[index as usize], index));
+    place(items, &order, Fit::Lowest)
+}
+
+/// Settles a layout downwards, and upwards and down again as long as that makes it lower.
+pub(super) fn shake(items: &[Item], offsets: &[u64]) -> Vec<u64> {
+    let turned = |offsets: &[u64]| -> Vec<u64> {
+        let top = height(items, offsets);
+        let turn = |(item, offset): (&Item, &u64)| top.saturating_sub(offset.saturating_add(item.size));
+        items.iter().zip(offsets).map(turn).collect()
+    };
+    let mut best = settle(items, offsets);
+    loop {
+        let shaken = settle(items, &turned(&settle(items, &turned(&best))));
+        if height(items, &shaken) >= height(items, &best) {
+            return best;
+        }
+        best = shaken;
+    }
 }
