@@ -10,7 +10,9 @@ use std::ops::Range;
 
 use crate::sequence::{Queued, Region, Sequence};
 
-/// Fewer launches are queued with the draws around them. To the host a graph is one call, which costs as much as two or three launches.
+/// Fewer launches are queued with the draws around them. A guess, until a GPU has measured it: a graph saves the host all calls but one, and
+/// costs an executable graph in memory, and a fork and a join of the streams on the device. Little depends on it: in a GPT-2 of two layers
+/// with dropout there are 32, 9, 3, 12, 10, 3, 12 and 101 launches around its draws, so with 4 it would be six launches that are queued more.
 const SHORTEST: usize = 3;
 
 /// Launches that are queued together.

@@ -37,7 +37,7 @@ use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
 use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
 
-use crate::placing::Placement;
+use crate::placing::{Judged, Placement};
 use crate::planning::Problem;
 use crate::rematerialize::carry_out;
 use crate::{exit, placing, resident, verify_schedule};
@@ -154,7 +154,8 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
     let trace = judge_schedule(&problem.graph, &schedule, None)
         .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
     let budget = verify_schedule::number(step, "rk.budget");
-    let placement = Placement::of(&problem, step, module, &schedule, &trace, budget)?;
+    let judged = Judged { problem: &problem, step, module, schedule: &schedule, trace: &trace };
+    let placement = Placement::of(judged, budget)?;
     if let Some(budget) = budget.filter(|&budget| placement.arena > budget) {
         exit::set(exit::NONE_FOUND);
         let message = format!(

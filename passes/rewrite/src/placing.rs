@@ -13,6 +13,21 @@ use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId, readable};
 use crate::planning::Problem;
 use crate::{verify_schedule, views};
 
+/// A step with its schedule, and what the judge says of that.
+#[derive(Clone, Copy)]
+pub struct Judged<'a, 'c> {
+    /// The step as the planner sees it.
+    pub problem: &'a Problem<'c>,
+    /// The step.
+    pub step: StepOp<'c>,
+    /// The module that it is in.
+    pub module: Op<'c>,
+    /// Its runs and drops.
+    pub schedule: &'a Schedule,
+    /// When what is alive.
+    pub trace: &'a Trace,
+}
+
 /// Where everything lies. Steps count runs.
 pub struct Placement {
     /// Bytes of the arena.
@@ -32,13 +47,8 @@ pub const OFFSETS: &str = "rk.offsets";
 ///
 /// # Errors
 /// Offsets that are no layout of this schedule, at the run where they fail, or a layout that is larger than promised.
-pub fn carried<'c>(
-    problem: &Problem<'c>,
-    step: StepOp<'c>,
-    module: Op<'c>,
-    schedule: &Schedule,
-    trace: &Trace,
-) -> Result<Option<Arena>, Diagnostic<'c>> {
+pub fn carried<'c>(judged: Judged<'_, 'c>) -> Result<Option<Arena>, Diagnostic<'c>> {
+    let Judged { problem, step, module, schedule, trace } = judged;
     let Some(offsets) = step.op().get(OFFSETS).and_then(Attr::as_i64s) else { return Ok(None) };
     // The verifier of the dialect refuses negative ones.
     let offsets: Vec<Bytes> =
@@ -50,8 +60,8 @@ pub fn carried<'c>(
         let about = step.op().location();
         let other = "'rk.offsets' is the layout of another schedule: plan again, or take it away to have the step packed";
         match &misplaced {
-            Misplaced::Count { .. } => s7(problem, step, schedule, &misplaced).note(about, other),
-            _ => s7(problem, step, schedule, &misplaced),
+            Misplaced::Count { .. } => s7(judged, &misplaced).note(about, other),
+            _ => s7(judged, &misplaced),
         }
     };
     let arena = arena.map_err(refused)?;
@@ -77,12 +87,8 @@ pub fn within<'c>(step: StepOp<'c>, arena: &Arena) -> Result<(), Diagnostic<'c>>
 }
 
 /// What is wrong with a layout, at the run where it is.
-pub fn s7<'c>(
-    problem: &Problem<'c>,
-    step: StepOp<'c>,
-    schedule: &Schedule,
-    misplaced: &Misplaced,
-) -> Diagnostic<'c> {
+pub fn s7<'c>(judged: Judged<'_, 'c>, misplaced: &Misplaced) -> Diagnostic<'c> {
+    let Judged { problem, step, schedule, .. } = judged;
     let runs = || step.body().ops().into_iter().filter_map(Execution::of);
     let run = misplaced.run().and_then(|run| runs().nth(run));
     let location = run.map_or_else(|| step.op().location(), |run| run.op().location());
@@ -95,15 +101,10 @@ const MORE_EFFORT: u64 = 20 * arena::EFFORT;
 const GAPS: u64 = 100;
 
 /// Packs a schedule that carries no layout, or one with gaps.
-fn packed(
-    problem: &Problem<'_>,
-    schedule: &Schedule,
-    trace: &Trace,
-    alignment: u64,
-    budget: Option<u64>,
-) -> Arena {
-    let sequence = schedule.sequence();
-    let pack = |effort| arena::pack_with(&problem.graph, &sequence, trace, Bytes(alignment), effort);
+fn packed(judged: Judged<'_, '_>, budget: Option<u64>) -> Arena {
+    let Judged { problem, module, schedule, trace, .. } = judged;
+    let (sequence, alignment) = (schedule.sequence(), Bytes(crate::alignment(module)));
+    let pack = |effort| arena::pack_with(&problem.graph, &sequence, trace, alignment, effort);
     let first = pack(arena::EFFORT);
     if is_close(&first) && budget.is_none_or(|budget| first.size.0 <= budget) {
         return first;
@@ -126,22 +127,15 @@ impl Placement {
     ///
     /// # Errors
     /// A layout that the checker refuses; one of the packer's would be a bug.
-    pub fn of<'c>(
-        problem: &Problem<'c>,
-        step: StepOp<'c>,
-        module: Op<'c>,
-        schedule: &Schedule,
-        trace: &Trace,
-        budget: Option<u64>,
-    ) -> Result<Self, Diagnostic<'c>> {
-        let alignment = crate::alignment(module);
-        let packed = match carried(problem, step, module, schedule, trace)? {
+    pub fn of<'c>(judged: Judged<'_, 'c>, budget: Option<u64>) -> Result<Self, Diagnostic<'c>> {
+        let alignment = crate::alignment(judged.module);
+        let packed = match carried(judged)? {
             Some(arena) if is_close(&arena) => arena,
-            Some(arena) => lower_of(arena, packed(problem, schedule, trace, alignment, budget)),
-            None => packed(problem, schedule, trace, alignment, budget),
+            Some(arena) => lower_of(arena, packed(judged, budget)),
+            None => packed(judged, budget),
         };
-        arena::check_no_overlap(&packed).map_err(|misplaced| s7(problem, step, schedule, &misplaced))?;
-        let (gradient_of, gradients) = gradients(problem, step, alignment);
+        arena::check_no_overlap(&packed).map_err(|misplaced| s7(judged, &misplaced))?;
+        let (gradient_of, gradients) = gradients(judged.problem, judged.step, alignment);
         let mut placement = Self {
             arena: packed.size.0,
             gradients,
@@ -213,13 +207,8 @@ fn gradients<'c>(problem: &Problem<'c>, step: StepOp<'c>, alignment: u64) -> (Ha
 ///
 /// # Errors
 /// A value or a workspace that is larger than its place, named with S7.
-pub fn read_back<'c>(
-    problem: &Problem<'c>,
-    step: StepOp<'c>,
-    module: Op<'c>,
-    schedule: &Schedule,
-    trace: &Trace,
-) -> Result<Arena, Diagnostic<'c>> {
+pub fn read_back<'c>(judged: Judged<'_, 'c>) -> Result<Arena, Diagnostic<'c>> {
+    let Judged { problem, step, module, schedule, trace } = judged;
     let sequence = schedule.sequence();
     let index = trace.instances.iter().enumerate().map(|(index, made)| ((made.start, made.value), index));
     let instances: HashMap<(usize, ValueId), usize> = index.collect();

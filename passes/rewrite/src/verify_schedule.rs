@@ -21,7 +21,7 @@ use rk_dialect::{Attr, Op, Stage};
 use rk_plan::arena::check_no_overlap;
 use rk_plan::{Bytes, Trace, judge_schedule, readable};
 
-use crate::placing;
+use crate::placing::{self, Judged};
 use crate::planning::Problem;
 
 /// The pass.
@@ -69,12 +69,13 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Trace, Diagnostic<'
     let refuse = |message: String| Diagnostic::error(step.op().location(), message);
     let trace = judge_schedule(&problem.graph, &schedule, budget)
         .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
+    let judged = Judged { problem: &problem, step, module, schedule: &schedule, trace: &trace };
     if step.stage() == Stage::Lowered {
-        let arena = placing::read_back(&problem, step, module, &schedule, &trace)?;
-        check_no_overlap(&arena).map_err(|misplaced| placing::s7(&problem, step, &schedule, &misplaced))?;
+        let arena = placing::read_back(judged)?;
+        check_no_overlap(&arena).map_err(|misplaced| placing::s7(judged, &misplaced))?;
         placing::within(step, &arena)?;
     } else {
-        placing::carried(&problem, step, module, &schedule, &trace)?;
+        placing::carried(judged)?;
     }
     Ok(trace)
 }

@@ -186,11 +186,9 @@ impl Machine {
             _ => Part::Whole,
         };
         let launches = self.sequence.as_ref().map_or(0, |sequence| sequence.launches.len());
-        let measured = self.run_once(part)?;
-        // The arena counts as a whole on a GPU: torch's statistics see it as one block that was there before.
-        let arena = self.step.layout.as_ref().map_or(0, |layout| layout.arena_bytes);
         let queued = Some(Queueing { graphs: 0, captured: 0, launches });
-        let measured = Measured { peak_bytes: measured.peak_bytes + arena, excess: None, queued, ..measured };
+        let measured = self.run_once(part)?;
+        let measured = Measured { queued, ..self.with_arena(measured) };
         let Some(gpu) = &mut self.gpu else { return Ok(measured) };
         gpu.ran = true;
         let Some(recorded) = &mut gpu.recorded else { return Ok(measured) };
