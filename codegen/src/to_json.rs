@@ -6,7 +6,7 @@
 //! ```
 //!
 //! From stage `blocks` on there are `blocks`, and `classes` with every block in exactly one:
-//! `"classes": [{"id": 0, "members": ["layer1.0", "layer1.1"]}]`. Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
+//! `"classes": [{"id": 0, "members": ["layer1.0", "layer1.1"]}]`. A scheduled step whose plan has a layout has `"offsets"`, as `rk-plan --json` does. Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     let mut json = Map::new();
     json.insert("name".into(), step.symbol().into());
     json.insert("stage".into(), step.stage().as_str().into());
-    for name in ["rk.device", "rk.alignment", "rk.cost_model"] {
+    for name in ["rk.device", "rk.settings", "rk.alignment", "rk.cost_model"] {
         json.extend(module.get(name).map(|value| (short(name), plain(value))));
     }
     for name in [
@@ -60,6 +60,9 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     }
     if step.stage() >= Stage::Scheduled {
         json.insert("schedule".into(), step.body().ops().into_iter().filter_map(line_json).collect());
+        json.extend(
+            step.op().get("rk.offsets").and_then(Attr::as_i64s).map(|all| ("offsets".into(), all.into())),
+        );
     }
     Json::Object(json)
 }

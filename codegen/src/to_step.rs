@@ -58,6 +58,7 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
         name: step.symbol().to_owned(),
         source: source(module),
         device: text("rk.device").unwrap_or("cpu").to_owned(),
+        settings: text("rk.settings").map(str::to_owned),
         alignment: alignment.filter(|&bytes| bytes > 0).unwrap_or(64),
         plan: plan(step),
         args,

@@ -2,8 +2,8 @@
 
 use crate::print::{Source, print_module};
 use rk_torch::{
-    Archive, Device, Dtype, EagerStep, Error, ErrorKind, InputSpec, LossSpec, Result, Timing, load_tensors,
-    memory, tch,
+    Archive, Device, Dtype, EagerStep, Error, ErrorKind, InputSpec, LossSpec, Result, Settings, Timing,
+    load_tensors, memory, tch,
 };
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -60,6 +60,7 @@ pub struct Imported {
 pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result<Imported> {
     memory::install()?;
     options.device.open()?;
+    options.device.pin()?;
     progress(&format!("loading {}", options.archive.display()));
     let sha256 = file_digest(&options.archive)?;
     let archive = Archive::load(&options.archive, options.device)?;
@@ -73,6 +74,7 @@ pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result
         inputs_file: None,
         device: options.device,
         measured: options.measure != Timing::None,
+        settings: Settings::read(options.device)?,
     };
     if let InputSource::File(path) = &options.inputs {
         source.inputs_file = Some((path.display().to_string(), file_digest(path)?));

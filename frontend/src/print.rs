@@ -4,7 +4,8 @@ use crate::literal;
 use crate::roofline;
 use crate::spelling::{self, Names};
 use rk_torch::{
-    ArgumentRole, Device, RecordedOp, Recording, Result, ResultRole, ValueNumber, threads, torch_version,
+    ArgumentRole, Device, RecordedOp, Recording, Result, ResultRole, Settings, ValueNumber, threads,
+    torch_version,
 };
 use std::fmt::Write;
 
@@ -26,6 +27,8 @@ pub struct Source {
     pub device: Device,
     /// Whether times were measured.
     pub measured: bool,
+    /// Under which settings of libtorch.
+    pub settings: Settings,
 }
 
 /// Bytes to which values are rounded up: libtorch aligns CPU tensors to 64, the CUDA caching allocator to 512.
@@ -98,6 +101,7 @@ impl Printer<'_> {
         let attributes = [
             format!("rk.source = {{{}}}", entries.join(", ")),
             format!("rk.device = {}", quote(&source.device.to_string())),
+            format!("rk.settings = {}", quote(&source.settings.to_string())),
             format!("rk.alignment = {} : i64", alignment(source.device)),
             format!("rk.importer = {}", quote(&importer)),
             format!("rk.cost_model = {}", quote(model)),

@@ -2,6 +2,7 @@
 // RUN: rk-opt %s --rematerialize=budget=384 --rk-verify-schedule -o %t.mlir
 // RUN: rk-opt %t.mlir --rk-lower -o %t.lowered.mlir
 // RUN: cat %t.mlir %t.lowered.mlir | FileCheck %s
+// RUN: rk-translate %t.mlir --to json | FileCheck %s --check-prefix=JSON
 // RUN: rk-translate %t.lowered.mlir --to step -o %t.rkx
 // RUN: rk-run %t.rkx --check=all --steps 2 --repeat 0 --json | FileCheck %s --check-prefix=BITS
 
@@ -14,6 +15,9 @@
 // CHECK:       rk.buffer arena[[[A]]] : tensor<48xf32>
 // CHECK:       rk.buffer arena[[[B]]] : tensor<48xf32>
 
+// JSON: "arena": 384
+// JSON: "offsets": [
+// JSON-NEXT: {{[0-9]+}},
 // BITS-DAG: "arena_bytes":384
 // BITS-DAG: "bit_equal":true
 rk.node @a cost <1000 ns, workspace 0 B> {

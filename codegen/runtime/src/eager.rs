@@ -5,6 +5,7 @@ use std::path::Path;
 use rk_step::{OutputRole, Role, Source, Step};
 use rk_torch::{
     Archive, Device, EagerStep, InputSpec, LossSpec, Operator, StepResults, Value, load_tensors, memory,
+    on_device,
 };
 use tch::Tensor;
 
@@ -41,10 +42,8 @@ impl Eager {
         };
         let names: Vec<&str> =
             step.args.iter().filter(|a| a.role == Role::Input).map(|a| a.name.as_str()).collect();
-        let tensors: Result<Vec<Tensor>, _> =
-            tensors.iter().map(|t| t.f_to_device(device.to_tch())).collect();
-        let tensors = tensors?;
-        // A tensor that is given twice (ids that are labels too) is one argument of the step.
+        let tensors = on_device(&tensors, device)?;
+        // A tensor that is given twice is one argument of the step.
         let mut distinct: Vec<&Tensor> = Vec::new();
         for tensor in &tensors {
             let same = |other: &&Tensor| other.data_ptr() == tensor.data_ptr() && tensor.numel() > 0;

@@ -14,7 +14,7 @@
 
 use rk_step::model::TANGENTS;
 use rk_step::{ArgValue, Instr, Step};
-use rk_torch::{Counts, Device, memory};
+use rk_torch::{Counts, Device, Settings, memory};
 use tch::Tensor;
 
 use crate::arguments;
@@ -68,7 +68,8 @@ impl Guest {
     /// Prepares a lowered step on a device, and makes its arena there. The first `handed_out` results are those of the first half.
     ///
     /// # Errors
-    /// When it is not lowered, not interrupted, or for another device; when an operator does not exist, or memory is short.
+    /// When it is not lowered, not interrupted, or for another device; when libtorch's settings are not those that it was planned
+    /// under; when an operator does not exist, or memory is short.
     pub fn new(step: Step, handed_out: usize, device: Device) -> Result<Self, RuntimeError> {
         memory::install()?;
         let refuse = |what: &str| Err(RuntimeError::Model(format!("the step {what}")));
@@ -84,6 +85,13 @@ impl Guest {
             return Err(RuntimeError::Device(message));
         }
         device.open().map_err(|error| RuntimeError::Device(error.message().to_owned()))?;
+        // They are the caller's, who has to keep them as they were.
+        let settings = step.settings.as_deref().map(Settings::parse);
+        let others = settings.map_or(Ok(vec![]), |settings| settings.differences(device))?;
+        if !others.is_empty() {
+            let message = format!("the step was planned for other kernels: {}", others.join(", "));
+            return Err(RuntimeError::Device(message));
+        }
         let _inside = cuda::inside(device)?;
         let machine = Machine::unbound(without_the_world(step), handed_out, device)?;
         Ok(Self { machine, handed_out, rehearsed: false, between: None, measured: Measured::default() })

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rk_step::queue::Pace;
 use rk_step::{Instr, Nearness, Step, original, spread};
-use rk_torch::{Device, memory};
+use rk_torch::{Device, Settings, memory};
 use tch::Tensor;
 
 use crate::archive;
@@ -136,12 +136,24 @@ pub fn open(step: &Step, wanted: Option<&str>) -> Result<Device, RuntimeError> {
     Ok(device)
 }
 
+/// Sets libtorch as it was when the step's costs were measured, and says what cannot be set and is not as it was.
+fn settle(step: &Step, device: Device) -> Result<(), RuntimeError> {
+    let Some(settings) = &step.settings else { return Ok(()) };
+    for difference in Settings::parse(settings).apply(device)? {
+        tracing::warn!(
+            "not as when the step was measured, so kernels and workspaces may be others: {difference}"
+        );
+    }
+    Ok(())
+}
+
 /// Runs the step of `step_file` as `options` say.
 ///
 /// # Errors
 /// [`RuntimeError`]; a difference in bits is not an error but part of the report.
 pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, RuntimeError> {
     let device = open(&step, options.device.as_deref())?;
+    settle(&step, device)?;
     let step = if options.kernels { step } else { step.without_kernels() };
     memory::install()?;
     let seed = options.seed.or(step.source.as_ref().map(|s| s.seed)).unwrap_or(0);

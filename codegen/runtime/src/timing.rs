@@ -189,6 +189,7 @@ mod tests {
             name: "step".into(),
             source: None,
             device: "cpu".into(),
+            settings: None,
             alignment: 64,
             plan: Plan::default(),
             args: vec![],

@@ -1,6 +1,6 @@
 //! Reading and writing step files.
 //!
-//! The file is JSON: `{"format": "rk-step", "version": 5, "rk": "0.1.0", "sha256": "…", "step": {...}}`, where `step` is
+//! The file is JSON: `{"format": "rk-step", "version": 6, "rk": "0.1.0", "sha256": "…", "step": {...}}`, where `step` is
 //! [`Step`] and the checksum is that of the whole file with zeros in its own place, so that no flipped bit goes unseen.
 //! Long lists have one element per line, so that a person can read it, `diff` works, and an error's line number
 //! means something. Reading parses the header first: a file of another version is refused by its version, not by
@@ -26,8 +26,8 @@ pub const FORMAT: &str = "rk-step";
 /// Version of the format that this build reads and writes.
 ///
 /// 2: a checksum; addresses of lowered steps. 3: equal code stands in it once.
-/// 4: kernels for CUDA. 5: how near kernels are to their calls.
-pub const VERSION: u64 = 5;
+/// 4: kernels for CUDA. 5: how near kernels are to their calls. 6: settings of libtorch.
+pub const VERSION: u64 = 6;
 
 /// What stands before the checksum.
 const SEAL: &str = "\n\"sha256\": \"";

@@ -60,6 +60,10 @@ pub struct Step {
     pub source: Option<Source>,
     /// Device that the step was recorded and measured on: `cpu` or `cuda`.
     pub device: String,
+    /// Under which settings of libtorch (`rk.settings` of the module): `name=value`, with blanks between. Kernels and workspaces depend on
+    /// them, so whoever runs the step sets them so. `None`: nobody wrote them down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
     /// Bytes to which the size of each value is rounded up in planned numbers.
     pub alignment: u64,
     /// What the planner promised.

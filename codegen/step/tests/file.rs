@@ -60,8 +60,8 @@ fn arguments_come_back() {
 
 #[test]
 fn another_version_is_refused_by_its_version() {
-    let other = text().replace("\"version\": 5", "\"version\": 7").replace("\"nodes\"", "\"knots\"");
-    insta::assert_snapshot!(refuse(&other), @"block.rkx: step format version 7 (written by rk 0.1.0), but this rk reads version 5; translate the step again");
+    let other = text().replace("\"version\": 6", "\"version\": 7").replace("\"nodes\"", "\"knots\"");
+    insta::assert_snapshot!(refuse(&other), @"block.rkx: step format version 7 (written by rk 0.1.0), but this rk reads version 6; translate the step again");
 }
 
 #[test]

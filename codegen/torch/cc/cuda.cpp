@@ -7,6 +7,8 @@
 // All of this runs in the tests on an emulated GPU (tools/emulated-gpu), whose allocators do what torch's were seen to do.
 #include "arena.h"
 #include "common.h"
+#include "settings.h"
+#include "timer.h"
 #include "watch.h"
 
 #include <ATen/Context.h>
@@ -76,11 +78,16 @@ struct Symbols {
   explicit Symbols(void* library)
       : create(symbol<decltype(create)>(library, "_ZN5torch4cuda22CUDAPluggableAllocator21createCustomAllocatorESt8functionIFPvmiP11CUstream_stEES2_IFvS3_miS5_EE")),
         change(symbol<decltype(change)>(library, "_ZN5torch4cuda22CUDAPluggableAllocator22changeCurrentAllocatorERKSt10shared_ptrIN3c104cuda20CUDACachingAllocator13CUDAAllocatorEE")),
-        current(symbol<decltype(current)>(library, "_ZN3c104cuda20CUDACachingAllocator9allocatorE")) {}
+        current(symbol<decltype(current)>(library, "_ZN3c104cuda20CUDACachingAllocator9allocatorE")),
+        sleep(symbol<decltype(sleep)>(library, "_ZN2at4cuda5sleepEl")),
+        properties(symbol<decltype(properties)>(library, "_ZN2at4cuda19getDevicePropertiesEa")) {}
 
   Shared (*create)(std::function<void*(size_t, int, Stream)>, std::function<void(void*, size_t, int, Stream)>);
   void (*change)(const Shared&);
   std::atomic<CUDAAllocator*>* current;
+  void (*sleep)(int64_t);
+  // cudaDeviceProp, which begins with the name of the GPU.
+  const char* (*properties)(int8_t);
 };
 
 // An allocator that was never initialized, and is asked for nothing else. torch's CUDAAllocator is a DeviceAllocator first.
@@ -130,6 +137,8 @@ const char* rk_cuda_load(const char* folder, int32_t* devices) {
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     static const bool replaced = [&] {
       replace_allocator(torch);
+      rk::spin = torch.sleep;
+      rk::gpu_name = torch.properties;
       return true;
     }();
     (void)replaced;

@@ -12,18 +12,29 @@
 // can take ten times as long as the operator. A lowered step runs in one arena whose pages are there; timed calls get the blocks of those
 // before them (`Spares`).
 //
+// On a GPU the time is that between two events (timer.h), of as many calls one behind the other as make it long beside the resolution of
+// an event. Memory is that of the calls before there, too: torch's allocator hands a block out again as soon as it was given back.
+//
 // Where the time depends on the numbers in the operands, a call is equal to none but itself.
 #include "record.h"
+#include "timer.h"
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace rk {
 namespace {
+
+// Of a sample on a GPU: two events are never nearer than half a microsecond (cuEventElapsedTime), and the host has to queue all calls
+// while the stream is kept busy.
+constexpr double kSample = 100e3; // nanoseconds
+constexpr int32_t kMostCalls = 32;
+constexpr int64_t kMostStall = 10'000'000, kMostStallOfOne = 1'000'000; // nanoseconds
 
 uint64_t nanoseconds(std::chrono::steady_clock::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(time).count());
@@ -118,17 +129,39 @@ void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
     }
     return input;
   };
-  const Spares spares;
-  for (int32_t i = -1; i < repeats_; ++i) { // the first finds no spare blocks yet
+  const auto ready = [&] {
     torch::jit::Stack stack;
     place = 0;
     for (const auto& input : inputs) stack.push_back(prepared(input, prepared));
-    probe.synchronize();
-    const auto start = std::chrono::steady_clock::now();
-    op.redispatchBoxed(below, &stack);
-    probe.synchronize();
-    const auto taken = std::chrono::steady_clock::now() - start;
-    if (i >= 0) times.push_back(nanoseconds(taken));
+    return stack;
+  };
+  if (device_.is_cuda()) {
+    Timer timer(device_, kMostStall);
+    int32_t calls = 1;
+    // One after the other, on the same operands; what they write, they write again.
+    const auto sample = [&](double (Timer::*measure)(const std::function<void()>&)) {
+      const auto operands = ready();
+      return (timer.*measure)([&] {
+        for (int32_t i = 0; i < calls; ++i) {
+          auto stack = operands;
+          op.redispatchBoxed(below, &stack);
+        }
+      }) / calls;
+    };
+    sample(&Timer::once); // finds no memory yet
+    const double one = sample(&Timer::of);
+    calls = static_cast<int32_t>(std::clamp(std::ceil(kSample / std::max(one, 1.0)), 1.0, double{kMostCalls}));
+    if (calls > 1) sample(&Timer::of); // finds out how long the host needs for so many
+    for (int32_t i = 0; i < repeats_; ++i) times.push_back(static_cast<uint64_t>(std::llround(sample(&Timer::of))));
+  } else {
+    const Spares spares;
+    for (int32_t i = -1; i < repeats_; ++i) { // the first finds no spare blocks yet
+      auto stack = ready();
+      const auto start = std::chrono::steady_clock::now();
+      op.redispatchBoxed(below, &stack);
+      const auto taken = std::chrono::steady_clock::now() - start;
+      if (i >= 0) times.push_back(nanoseconds(taken));
+    }
   }
   if (generator.defined()) probe.set_generator_state(generator);
   measuring_ += std::chrono::steady_clock::now() - begin;
@@ -136,6 +169,7 @@ void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
 
 void Recorder::start_timing(bool fresh) {
   spares_.emplace();
+  if (device_.is_cuda() && !timer_.has_value()) timer_.emplace(device_, kMostStallOfOne);
   mode_ = Mode::kTime;
   next_call_ = 0;
   run_started_ = std::chrono::steady_clock::now();
@@ -152,14 +186,15 @@ void Recorder::end_run() {
 void Recorder::time(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
   TORCH_CHECK(next_call_ < calls_.size(), "the step makes more calls than in the recording, the first at ", current_);
   const size_t at = calls_[next_call_++];
-  Probe probe(device_);
-  probe.synchronize();
-  const auto start = std::chrono::steady_clock::now();
-  op.redispatchBoxed(below, stack);
-  probe.synchronize();
-  const auto end = std::chrono::steady_clock::now();
-  if (at == std::string::npos) return;
-  ops_[at].times.push_back(nanoseconds(end - start));
+  uint64_t taken = 0;
+  if (device_.is_cuda()) {
+    taken = static_cast<uint64_t>(std::llround(timer_->once([&] { op.redispatchBoxed(below, stack); })));
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    op.redispatchBoxed(below, stack);
+    taken = nanoseconds(std::chrono::steady_clock::now() - start);
+  }
+  if (at != std::string::npos) ops_[at].times.push_back(taken);
 }
 
 } // namespace rk

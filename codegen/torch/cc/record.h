@@ -10,6 +10,7 @@
 #pragma once
 #include "bytes.h"
 #include "spares.h"
+#include "timer.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -156,6 +157,7 @@ class Recorder {
   std::vector<size_t> calls_; // the operator of each intercepted call that is in ops_; npos: not recorded
   size_t next_call_ = 0;
   std::optional<Spares> spares_;                    // while whole runs are timed
+  std::optional<Timer> timer_;                      // of calls in them, on a GPU
   int32_t repeats_ = 0;                             // timed repeats of the first call of a class
   struct Class {
     size_t first;     // the operator that has the times

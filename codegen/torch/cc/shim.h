@@ -158,6 +158,12 @@ const char* rk_cuda_cached(int32_t index, int64_t* out);
 // Number of threads that operators use; 0 asks only.
 const char* rk_threads(int32_t set, int32_t* out);
 
+// ---- settings.cpp
+// What of torch's global state decides which kernels run on this device, as `name=value` with blanks between; rk_string_free.
+const char* rk_settings_read(int32_t type, int32_t index, const char** out);
+// Sets those that are named in such a text and can be set.
+const char* rk_settings_apply(int32_t type, int32_t index, const char* wanted);
+
 // ---- cuda.cpp
 // Loads libtorch_cuda from `folder` unless the process has one, makes its allocator one that places, and says how many devices there are.
 const char* rk_cuda_load(const char* folder, int32_t* devices);

@@ -147,6 +147,8 @@ unsafe extern "C" {
     pub fn rk_generator_park(kind: i32, index: i32, out: *mut *mut RawParked) -> Status;
     pub fn rk_generator_unpark(kind: i32, index: i32, parked: *const RawParked) -> Status;
     pub fn rk_parked_free(parked: *mut RawParked);
+    pub fn rk_settings_read(kind: i32, index: i32, out: *mut *const c_char) -> Status;
+    pub fn rk_settings_apply(kind: i32, index: i32, wanted: *const c_char) -> Status;
     pub fn rk_cuda_load(folder: *const c_char, devices: *mut i32) -> Status;
     pub fn rk_device_synchronize(kind: i32, index: i32) -> Status;
     pub fn rk_cuda_memory(index: i32, current: *mut i64, peak: *mut i64) -> Status;

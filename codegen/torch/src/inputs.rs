@@ -4,6 +4,7 @@
 //! range; `i1[4]` is uniform in {false, true}. Numbers come from ChaCha8 with the seed and the position of the
 //! input, so they are the same on every machine, and making one input does not depend on the others.
 
+use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::error::{Error, ErrorKind, Result};
 use rand::{Rng, SeedableRng};
@@ -25,6 +26,22 @@ pub struct InputSpec {
 
 /// The range of integers when none is given: valid as index, class and truth value almost everywhere.
 const DEFAULT_RANGE: (i64, i64) = (0, 2);
+
+/// Inputs on a device. One that is given twice (ids that are labels, too) stays one tensor there.
+///
+/// # Errors
+/// When the device has no room for them.
+pub fn on_device(inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
+    let same = |a: &Tensor, b: &Tensor| a.numel() > 0 && a.data_ptr() == b.data_ptr() && a.size() == b.size();
+    let mut moved: Vec<Tensor> = Vec::with_capacity(inputs.len());
+    for (at, input) in inputs.iter().enumerate() {
+        moved.push(match inputs[..at].iter().position(|earlier| same(earlier, input)) {
+            Some(earlier) => moved[earlier].shallow_clone(),
+            None => input.f_to_device(device.to_tch())?,
+        });
+    }
+    Ok(moved)
+}
 
 /// No input is larger than this many elements (8 GiB of f32): a typing error should not eat the machine.
 const MOST_ELEMENTS: i64 = 1 << 31;

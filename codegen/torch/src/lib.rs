@@ -22,6 +22,7 @@ pub mod memory;
 mod operator;
 mod prepared;
 mod recording;
+mod settings;
 mod step;
 mod streams;
 mod value;
@@ -32,7 +33,7 @@ pub use arena::{Arena, Counts, Place, Running};
 pub use device::{Device, Parked, set_threads, threads};
 pub use dtype::Dtype;
 pub use error::{Error, ErrorKind, Result};
-pub use inputs::InputSpec;
+pub use inputs::{InputSpec, on_device};
 pub use launch::{Buffers, KernelFn, Launch};
 pub use operator::Operator;
 pub use prepared::{Prepared, Slots};
@@ -40,6 +41,7 @@ pub use recording::{
     Argument, ArgumentRole, Constant, RecordedOp, Recording, ResultRole, StepArgument, StepResult,
     TensorType, ValueNumber,
 };
+pub use settings::Settings;
 pub use step::{EagerStep, LossSpec, StepResults, Timing};
 pub use streams::Streams;
 pub use value::Value;

@@ -4,6 +4,7 @@ use crate::archive::Archive;
 use crate::bytes::take_bytes;
 use crate::error::{Error, ErrorKind, Result, check, take_string};
 use crate::ffi;
+use crate::inputs::on_device;
 use crate::recording::Recording;
 use std::fmt;
 use std::str::FromStr;
@@ -102,9 +103,7 @@ impl EagerStep {
     /// # Errors
     /// [`ErrorKind::Inputs`] when there are too few or too many inputs.
     pub fn new(archive: Archive, inputs: &[Tensor], loss: LossSpec) -> Result<Self> {
-        let device = archive.device().to_tch();
-        let inputs: Vec<Tensor> =
-            inputs.iter().map(|t| t.f_to_device(device)).collect::<std::result::Result<_, _>>()?;
+        let inputs = on_device(inputs, archive.device())?;
         let pointers: Vec<ffi::RawTensor> = inputs.iter().map(|t| t.as_ptr() as ffi::RawTensor).collect();
         let (kind, output) = match loss {
             LossSpec::None => (0, 0),

@@ -3,7 +3,7 @@
 //! The counter is global, so the tests that read it share one lock.
 
 use rk_torch::tch::{Kind, Tensor};
-use rk_torch::{Device, Operator, Prepared, Slots, Value, memory};
+use rk_torch::{Device, Operator, Prepared, Settings, Slots, Value, memory};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static COUNTER: Mutex<()> = Mutex::new(());
@@ -175,4 +175,36 @@ fn devices_are_parsed() {
     for bad in ["", "gpu", "cuda:", "cuda:-1", "cuda:999", "CPU"] {
         assert!(bad.parse::<Device>().is_err(), "{bad}");
     }
+}
+
+/// Every setting of both devices can be set to another value, is then named as a difference, and can be put back. No GPU takes part.
+#[test]
+fn settings_are_read_set_and_compared() {
+    for device in [Device::Cpu, Device::Cuda(0)] {
+        let before = Settings::read(device).unwrap();
+        let text = before.to_string();
+        for word in text.split(' ') {
+            let (name, value) = word.split_once('=').unwrap();
+            let other = match value {
+                "on" => "off",
+                "off" => "on",
+                "none" if !name.ends_with("version") => "ieee",
+                "ieee" | "tf32" => "none",
+                // Facts, and cuBLAS' kinds of sums and libraries.
+                _ => continue,
+            };
+            let changed = Settings::parse(&format!("{name}={other}"));
+            let said = changed.differences(device).unwrap();
+            assert_eq!(said, [format!("{name} was {other} and is {value}")]);
+            assert_eq!(changed.apply(device).unwrap(), [""; 0], "{name}={other}");
+            assert_eq!(before.differences(device).unwrap().len(), 1, "{name}={other} changes more");
+            assert_eq!(before.apply(device).unwrap(), [""; 0], "{name}={value}");
+        }
+        let foreign = Settings::parse("nobody=on gpu=other");
+        assert_eq!(foreign.apply(device).unwrap().len(), 2);
+        assert_eq!(Settings::read(device).unwrap(), before);
+    }
+    let pinned = || Settings::read(Device::Cuda(0)).unwrap().to_string();
+    Device::Cuda(0).pin().unwrap();
+    assert!(pinned().contains("cudnn_benchmark=off cudnn_deterministic=on"));
 }

@@ -87,7 +87,7 @@ bool capturing(c10::DeviceIndex device) {
   return state != 0;
 }
 
-void queue(const char* what, std::function<void()> work) {
+void queue(const char* what, std::function<void()> work, uint64_t nanoseconds) {
   need_context();
   const auto run = [](void* data) -> const char* {
     thread_local std::string text;
@@ -103,7 +103,7 @@ void queue(const char* what, std::function<void()> work) {
   };
   const auto free = [](void* data) { delete static_cast<std::function<void()>*>(data); };
   auto* held = new std::function<void()>(std::move(work));
-  check(rk_emulated_queue(current_stream(current_device()), what, run, free, held), what);
+  check(rk_emulated_queue(current_stream(current_device()), what, nanoseconds, run, free, held), what);
 }
 
 void synchronize() { check(cuStreamSynchronize(current_stream(current_device())), "waiting for a stream"); }
@@ -151,10 +151,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const DeviceIndex) const noexcept override {
     if (event != nullptr) cuEventDestroy_v2(event);
   }
-  void record(void** event, const Stream& stream, const DeviceIndex, const c10::EventFlag) const override {
+  void record(void** event, const Stream& stream, const DeviceIndex, const c10::EventFlag flag) const override {
     const c10::DeviceGuard guard(stream.device());
     need_context();
-    if (*event == nullptr) check(cuEventCreate(event, 2), "making an event");
+    if (*event == nullptr) check(cuEventCreate(event, flag == c10::EventFlag::BACKEND_DEFAULT ? 0 : 2), "making an event");
     check(cuEventRecord(*event, handle(stream)), "recording an event");
   }
   void block(void* event, const Stream& stream) const override {
@@ -177,6 +177,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeEvent(void* event) const override {
     if (event != nullptr) check(cuEventSynchronize(event), "waiting for an event");
+  }
+  double elapsedTime(void* from, void* to, const DeviceIndex device) const override {
+    const c10::DeviceGuard guard(Device(DeviceType::CUDA, device));
+    need_context();
+    float milliseconds = 0;
+    check(cuEventElapsedTime(&milliseconds, from, to), "measuring time");
+    return milliseconds;
   }
   void synchronizeDevice(const DeviceIndex device) const override {
     const c10::DeviceGuard guard(Device(DeviceType::CUDA, device));
@@ -283,6 +290,11 @@ uint64_t draw(c10::DeviceIndex device) {
 }
 
 } // namespace emulated
+
+// A clock of 2 GHz.
+extern "C" void rk_torch_sleep(int64_t cycles) {
+  emulated::queue("sleep", [] {}, static_cast<uint64_t>(cycles) / 2);
+}
 
 namespace at {
 using EmulatedHooks = emulated::Hooks;

@@ -28,9 +28,10 @@ unsigned cuEventCreate(void** out, unsigned flags);
 unsigned cuEventRecord(void* event, void* stream);
 unsigned cuEventQuery(void* event);
 unsigned cuEventSynchronize(void* event);
+unsigned cuEventElapsedTime(float* milliseconds, void* from, void* to);
 unsigned cuEventDestroy_v2(void* event);
 unsigned cuGetErrorName(unsigned code, const char** out);
-unsigned rk_emulated_queue(void* stream, const char* what, const char* (*run)(void*), void (*free)(void*), void* data);
+unsigned rk_emulated_queue(void* stream, const char* what, uint64_t nanoseconds, const char* (*run)(void*), void (*free)(void*), void* data);
 }
 
 namespace emulated {
@@ -49,8 +50,9 @@ void* current_stream(c10::DeviceIndex device);
 bool capturing(c10::DeviceIndex device);
 
 // Queues `work` on the current stream of the current device. It owns what it needs, but no memory of the device: that may be given to
-// others before it runs, if they come behind it.
-void queue(const char* what, std::function<void()> work);
+// others before it runs, if they come behind it. On the device it takes this long.
+constexpr uint64_t kOperator = 2000, kPerByte = 1; // nanoseconds; and per byte that it reads or makes
+void queue(const char* what, std::function<void()> work, uint64_t nanoseconds = kOperator);
 // Waits for that stream.
 void synchronize();
 

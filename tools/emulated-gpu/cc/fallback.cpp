@@ -70,6 +70,17 @@ std::vector<c10::DataPtr> scratch(const c10::OperatorHandle& op, const std::vect
   return made;
 }
 
+// As cuDNN: an algorithm is chosen by torch's settings, and has its workspace. A race tries another one first.
+std::vector<c10::DataPtr> convolution_workspace(const c10::OperatorHandle& op, const std::vector<at::Tensor>& tensors) {
+  std::vector<c10::DataPtr> made;
+  if (op.operator_name().name.find("conv") == std::string::npos || tensors.empty()) return made;
+  const auto& torch = at::globalContext();
+  const size_t bytes = tensors.front().nbytes();
+  if (torch.benchmarkCuDNN()) allocate(4 * bytes);
+  made.push_back(allocate(torch.benchmarkCuDNN() ? 3 * bytes : torch.deterministicCuDNN() ? bytes : 2 * bytes));
+  return made;
+}
+
 struct Call {
   c10::OperatorHandle op;
   torch::jit::Stack arguments; // tensors of the device are left out
@@ -174,6 +185,7 @@ void run_queued(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t 
   std::vector<c10::Storage> storages;
   for (const size_t bytes : known.storages) storages.push_back(storage_of(bytes));
   const auto temporaries = scratch(op, tensors);
+  const auto workspace = convolution_workspace(op, tensors);
   std::vector<at::Tensor> results;
   bool views = true;
   for (const auto& result : known.results) {
@@ -186,7 +198,10 @@ void run_queued(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t 
   if (!views || op.schema().is_mutable()) {
     std::vector<std::pair<char*, size_t>> places;
     for (const auto& storage : storages) places.emplace_back(static_cast<char*>(const_cast<void*>(storage.data())), storage.nbytes());
-    queue(toString(op.operator_name()).c_str(), [call = call_of(op, arguments, device), places, &known] {
+    size_t touched = 0;
+    for (const auto& tensor : tensors) touched += tensor.is_cuda() ? tensor.nbytes() : 0;
+    for (const auto& storage : storages) touched += storage.nbytes();
+    const auto work = [call = call_of(op, arguments, device), places, &known] {
       const auto made = call.run();
       size_t next = 0;
       for (const auto& value : made) {
@@ -200,7 +215,8 @@ void run_queued(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t 
         if (value.isTensorList()) for (const auto& tensor : value.toTensorVector()) put(tensor);
         else put(value.isNone() ? at::Tensor() : value.toTensor());
       }
-    });
+    };
+    queue(toString(op.operator_name()).c_str(), work, kOperator + touched * kPerByte);
   }
   torch::jit::drop(*stack, count);
   size_t next = 0;

@@ -8,6 +8,7 @@ use std::thread;
 
 use rk_ptx::Module;
 
+use crate::clock::KERNEL;
 use crate::gpu::{Counts, DEVICES, Gpu};
 use crate::order::Order;
 use crate::ptx::Function;
@@ -250,7 +251,7 @@ unsafe extern "C" fn cuLaunchKernel(
         gpu.faults.spoil(&mut values);
         gpu.counts.kernels += 1;
         let entry = format!("kernel {}", function.entry);
-        gpu.queue(on, Work::new(entry, move |memory| function.run(grid, block, &values, memory)))
+        gpu.queue(on, Work::new(entry, KERNEL, move |memory| function.run(grid, block, &values, memory)))
     })
 }
 
@@ -343,9 +344,10 @@ extern "C" fn cuGraphExecDestroy(graph: Handle) -> Code {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn cuEventCreate(out: *mut Handle, _flags: c_uint) -> Code {
+extern "C" fn cuEventCreate(out: *mut Handle, flags: c_uint) -> Code {
+    const DISABLE_TIMING: c_uint = 2;
     with(|gpu| {
-        let made = gpu.new_event(context()?);
+        let made = gpu.new_event(context()?, flags & DISABLE_TIMING == 0);
         put(out, made as Handle)
     })
 }
@@ -365,6 +367,12 @@ extern "C" fn cuEventSynchronize(event: Handle) -> Code {
     with_unsafe(|gpu| gpu.event(event as u64, true))
 }
 
+/// In milliseconds.
+#[unsafe(no_mangle)]
+extern "C" fn cuEventElapsedTime(out: *mut f32, from: Handle, to: Handle) -> Code {
+    with_unsafe(|gpu| put(out, gpu.elapsed(from as u64, to as u64)? as f32 * 1e-6))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuEventDestroy_v2(event: Handle) -> Code {
     with(|gpu| gpu.destroy_event(event as u64))
@@ -380,18 +388,19 @@ extern "C" fn cuGetErrorString(number: Code, out: *mut *const c_char) -> Code {
     cuGetErrorName(number, out)
 }
 
-/// For the emulated device of torch: queues a function as a kernel. `free` is called once, when it will not run again.
+/// For the emulated device of torch: queues a function as a kernel that takes this long. `free` is called once, when it will not run again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rk_emulated_queue(
     on: Handle,
     what: *const c_char,
+    nanos: u64,
     run: unsafe extern "C" fn(*mut c_void) -> *const c_char,
     free: unsafe extern "C" fn(*mut c_void),
     data: *mut c_void,
 ) -> Code {
     // SAFETY: a text.
     let what = CString::from(unsafe { CStr::from_ptr(what) }).to_string_lossy().into_owned();
-    let work = Work::foreign(what, run, free, data);
+    let work = Work::foreign(what, nanos, run, free, data);
     with(|gpu| {
         gpu.counts.operators += 1;
         gpu.queue(stream(on)?, work)

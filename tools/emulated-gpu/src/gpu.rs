@@ -2,46 +2,56 @@
 //!
 //! A host that waits for a stream gets what that stream needs and no more; one that waits for the device gets everything, in the order
 //! that was chosen. So work that lacks a wait sees bytes that are not there yet, or no longer.
+//!
+//! Beside that there is a time of its own, for events that measure it (`clock`): the host needs a while to queue something, work says how
+//! long it takes, and a stream begins with it when it has been queued and what is before it is done. No clock of this machine is in it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-use crate::capture::{Capture, Node, in_order};
+use crate::capture::{Capture, Node};
+use crate::clock::{LATENCY, Moment};
 use crate::faults::Faults;
 use crate::memory::Memory;
 use crate::order::Order;
 use crate::result::{
     Answer, CAPTURE_INVALIDATED, CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED,
-    CAPTURE_WRONG_THREAD, CAPTURED_EVENT, ILLEGAL_STATE, INVALID_HANDLE, LAUNCH_FAILED, NOT_READY,
+    CAPTURE_WRONG_THREAD, CAPTURED_EVENT, ILLEGAL_STATE, INVALID_HANDLE, LAUNCH_FAILED,
 };
 use crate::work::Work;
+
+mod run;
 
 pub const DEVICES: usize = 2;
 const DEFAULT_BYTES: usize = 1 << 30;
 
-/// A moment that has come or has not.
-type Moment = Arc<AtomicBool>;
-
 enum Item {
     Work(Arc<Work>),
-    Wait(Moment),
-    Record(Moment),
+    Wait(Arc<Moment>),
+    Record(Arc<Moment>),
     Graph(Arc<Vec<Node>>),
+}
+
+/// Something that was queued: in which order, and when by the host's time.
+struct Queued {
+    number: u64,
+    at: u64,
+    item: Item,
 }
 
 #[derive(Default)]
 struct Stream {
     device: usize,
-    /// With the time of queueing.
-    queue: VecDeque<(u64, Item)>,
+    queue: VecDeque<Queued>,
+    /// When what it has done was done.
+    done: u64,
     capture: Option<u64>,
 }
 
 enum Event {
     Never,
-    Recorded(Moment),
+    Recorded(Arc<Moment>),
     Captured { capture: u64, nodes: Vec<usize> },
 }
 
@@ -54,15 +64,19 @@ pub struct Counts {
     pub graphs: u64,
     pub captured: u64,
     pub done: u64,
+    pub elapsed: u64,
 }
 
 pub struct Gpu {
     pub memory: Vec<Memory>,
     streams: Vec<Stream>,
-    events: BTreeMap<u64, (usize, Event)>,
+    /// With their device, and whether they measure time.
+    events: BTreeMap<u64, (usize, bool, Event)>,
     captures: BTreeMap<u64, Capture>,
     graphs: BTreeMap<u64, Arc<Vec<Node>>>,
     next: u64,
+    /// The host's time, in nanoseconds.
+    host: u64,
     pub order: Order,
     pub faults: Faults,
     pub counts: Counts,
@@ -82,6 +96,7 @@ impl Gpu {
             captures: BTreeMap::new(),
             graphs: BTreeMap::new(),
             next: 1,
+            host: 0,
             order: Order::numbered(number("RK_EMULATED_ORDER").unwrap_or(0)),
             faults: Faults::of_environment(),
             counts: Counts::default(),
@@ -107,9 +122,18 @@ impl Gpu {
         Ok(self.stream(stream)?.device)
     }
 
-    pub fn new_event(&mut self, device: usize) -> u64 {
+    /// Puts something at the end of a stream.
+    fn push(&mut self, stream: usize, item: Item) -> Answer {
+        let number = self.fresh();
+        self.host += LATENCY;
+        let at = self.host;
+        self.stream(stream)?.queue.push_back(Queued { number, at, item });
+        Ok(())
+    }
+
+    pub fn new_event(&mut self, device: usize, timed: bool) -> u64 {
         let event = self.fresh();
-        self.events.insert(event, (device, Event::Never));
+        self.events.insert(event, (device, timed, Event::Never));
         event
     }
 
@@ -133,17 +157,13 @@ impl Gpu {
         if self.broken {
             return Err(LAUNCH_FAILED);
         }
-        let time = self.fresh();
         let work = Arc::new(work);
         match self.stream(stream)?.capture {
             Some(capture) => {
                 self.counts.captured += 1;
                 self.captures.get_mut(&capture).ok_or(ILLEGAL_STATE)?.add(stream, work)
             }
-            None => {
-                self.stream(stream)?.queue.push_back((time, Item::Work(work)));
-                Ok(())
-            }
+            None => self.push(stream, Item::Work(work)),
         }
     }
 
@@ -158,13 +178,12 @@ impl Gpu {
                 Event::Captured { capture, nodes: found.tails.get(&stream).cloned().unwrap_or_default() }
             }
             None => {
-                let moment = Moment::default();
-                let time = self.fresh();
-                self.stream(stream)?.queue.push_back((time, Item::Record(moment.clone())));
+                let moment = Arc::<Moment>::default();
+                self.push(stream, Item::Record(moment.clone()))?;
                 Event::Recorded(moment)
             }
         };
-        let (home, entry) = self.events.get_mut(&event).ok_or(INVALID_HANDLE)?;
+        let (home, _, entry) = self.events.get_mut(&event).ok_or(INVALID_HANDLE)?;
         // An event belongs to a context: that of another GPU cannot record it.
         if *home != device {
             return Err(INVALID_HANDLE);
@@ -174,7 +193,7 @@ impl Gpu {
     }
 
     pub fn wait(&mut self, stream: usize, event: u64) -> Answer {
-        let (_, found) = self.events.get(&event).ok_or(INVALID_HANDLE)?;
+        let (.., found) = self.events.get(&event).ok_or(INVALID_HANDLE)?;
         let capture = self.streams.get(stream).ok_or(INVALID_HANDLE)?.capture;
         if self.faults.drops_wait() {
             // A capture is joined all the same: what is missing is the edge, not the stream.
@@ -189,9 +208,7 @@ impl Gpu {
             (Event::Never, None) => Ok(()),
             (Event::Recorded(moment), None) => {
                 let item = Item::Wait(moment.clone());
-                let time = self.fresh();
-                self.stream(stream)?.queue.push_back((time, item));
-                Ok(())
+                self.push(stream, item)
             }
             (Event::Never | Event::Recorded(_), Some(capture)) => {
                 self.captures.get_mut(&capture).ok_or(ILLEGAL_STATE)?.invalid = true;
@@ -275,143 +292,6 @@ impl Gpu {
         if self.faults.loses_graph() {
             return Ok(());
         }
-        let time = self.fresh();
-        self.stream(stream)?.queue.push_back((time, Item::Graph(nodes)));
-        Ok(())
-    }
-
-    /// Waits for a stream: runs what it needs.
-    pub fn finish_stream(&mut self, stream: usize) -> Answer {
-        if let Some(capture) = self.stream(stream)?.capture {
-            self.captures.get_mut(&capture).ok_or(ILLEGAL_STATE)?.invalid = true;
-            return Err(CAPTURE_UNSUPPORTED);
-        }
-        self.opened(|gpu| gpu.run_stream(stream, None))
-    }
-
-    /// Waits for everything that is queued.
-    pub fn finish(&mut self, device: usize) -> Answer {
-        if let Some(capture) = self.captures.values_mut().next() {
-            capture.invalid = true;
-            return Err(CAPTURE_UNSUPPORTED);
-        }
-        self.opened(|gpu| {
-            loop {
-                let ready = gpu.ready(device);
-                if ready.is_empty() {
-                    return;
-                }
-                let mut order = gpu.order;
-                let chosen = ready[order.choose(&ready, |one| *one)].0;
-                gpu.order = order;
-                gpu.next(chosen);
-            }
-        })
-    }
-
-    /// Whether an event has come; with `wait`, waits until it has.
-    pub fn event(&mut self, event: u64, wait: bool) -> Answer {
-        let moment = match &self.events.get(&event).ok_or(INVALID_HANDLE)?.1 {
-            Event::Never => return Ok(()),
-            Event::Captured { .. } => return Err(CAPTURED_EVENT),
-            Event::Recorded(moment) => moment.clone(),
-        };
-        if wait {
-            self.opened(|gpu| gpu.run_until(&moment))?;
-        }
-        if moment.load(Ordering::Relaxed) { Ok(()) } else { Err(NOT_READY) }
-    }
-
-    pub fn idle(&mut self, stream: usize) -> Answer {
-        if self.stream(stream)?.queue.is_empty() { Ok(()) } else { Err(NOT_READY) }
-    }
-
-    /// The device works.
-    fn opened(&mut self, work: impl FnOnce(&mut Self)) -> Answer {
-        self.memory.iter().for_each(|memory| memory.set_open(true));
-        work(self);
-        self.memory.iter().for_each(|memory| memory.set_open(false));
-        if self.broken { Err(LAUNCH_FAILED) } else { Ok(()) }
-    }
-
-    /// Streams whose next item is work, with its time. Waits for what has come and records go by.
-    fn ready(&mut self, device: usize) -> Vec<(usize, u64)> {
-        loop {
-            let mut passed = false;
-            let mut ready = Vec::new();
-            for (at, stream) in self.streams.iter_mut().enumerate().filter(|(_, one)| one.device == device) {
-                while let Some((time, item)) = stream.queue.front() {
-                    match item {
-                        Item::Wait(moment) if !moment.load(Ordering::Relaxed) => break,
-                        Item::Wait(_) => {}
-                        Item::Record(moment) => {
-                            moment.store(true, Ordering::Relaxed);
-                            passed = true;
-                        }
-                        Item::Work(_) | Item::Graph(_) => {
-                            ready.push((at, *time));
-                            break;
-                        }
-                    }
-                    stream.queue.pop_front();
-                }
-            }
-            if !passed {
-                return ready;
-            }
-        }
-    }
-
-    /// Runs a stream to its end, or until a moment that it records.
-    fn run_stream(&mut self, stream: usize, until: Option<&Moment>) {
-        while let Some((_, item)) = self.streams[stream].queue.front() {
-            if until.is_some_and(|moment| moment.load(Ordering::Relaxed)) {
-                return;
-            }
-            match item {
-                Item::Wait(moment) => {
-                    let moment = moment.clone();
-                    self.run_until(&moment);
-                    self.streams[stream].queue.pop_front();
-                }
-                _ => self.next(stream),
-            }
-        }
-    }
-
-    fn run_until(&mut self, moment: &Moment) {
-        let records = |item: &Item| matches!(item, Item::Record(other) if Arc::ptr_eq(other, moment));
-        let found = self.streams.iter().position(|one| one.queue.iter().any(|(_, item)| records(item)));
-        if let Some(stream) = found {
-            self.run_stream(stream, Some(moment));
-        }
-    }
-
-    /// Runs the item at the head of a stream.
-    fn next(&mut self, stream: usize) {
-        let Some((_, item)) = self.streams[stream].queue.pop_front() else { return };
-        match item {
-            Item::Work(work) => self.run(&work),
-            Item::Record(moment) => moment.store(true, Ordering::Relaxed),
-            Item::Wait(_) => {}
-            Item::Graph(nodes) => {
-                let mut order = self.order;
-                for node in in_order(&nodes, &mut order) {
-                    self.run(&node.work);
-                }
-                self.order = order;
-            }
-        }
-    }
-
-    fn run(&mut self, work: &Work) {
-        if self.broken {
-            return;
-        }
-        self.counts.done += 1;
-        if let Err(message) = work.run(&self.memory) {
-            eprintln!("emulated GPU: {} failed: {message}", work.name);
-            self.broken = true;
-        }
+        self.push(stream, Item::Graph(nodes))
     }
 }

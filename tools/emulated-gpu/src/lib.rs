@@ -8,10 +8,11 @@
 //! The library's name inside is libtorch_cuda.so, and a file libcuda.so is linked to it; a process that has loaded it before its first call
 //! to CUDA finds it under both names (`tests/emulated`). Nothing of rk knows that it is not a GPU.
 //!
-//! Not here: time. Nothing runs at the same time as something else, no kernel is slow, no memory is weakly ordered: what passes here
-//! may still fail on a GPU. cuBLAS, cuDNN and torch's CUDA kernels are not here either: numbers are those of the CPU's kernels.
+//! Not here: the time of a GPU. Events measure one that is made up (`clock`). Nothing runs at the same time as something else, no memory
+//! is weakly ordered: what passes here may still fail on a GPU. cuBLAS, cuDNN and torch's CUDA kernels are not here either: numbers are those of the CPU's kernels.
 
 mod capture;
+mod clock;
 mod driver;
 mod faults;
 mod gpu;

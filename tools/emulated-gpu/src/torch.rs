@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicPtr;
 unsafe extern "C" {
     fn rk_torch_create(out: *mut c_void, allocate: *mut c_void, release: *mut c_void) -> *mut c_void;
 }
-// It throws, as torch's does.
+// They throw, as torch's do.
 unsafe extern "C-unwind" {
     fn rk_torch_change(allocator: *const c_void);
+    fn rk_torch_sleep(cycles: i64);
 }
 
 /// `c10::cuda::CUDACachingAllocator::allocator`, a `std::atomic<CUDAAllocator*>`.
@@ -33,4 +34,27 @@ unsafe extern "C" fn create(out: *mut c_void, allocate: *mut c_void, release: *m
 unsafe extern "C-unwind" fn change(allocator: *const c_void) {
     // SAFETY: the caller's.
     unsafe { rk_torch_change(allocator) }
+}
+
+/// `at::cuda::sleep`
+#[unsafe(export_name = "_ZN2at4cuda5sleepEl")]
+unsafe extern "C-unwind" fn sleep(cycles: i64) {
+    // SAFETY: no preconditions.
+    unsafe { rk_torch_sleep(cycles) }
+}
+
+/// `at::cuda::getDeviceProperties`. Of what it points to a name of 256 bytes comes first.
+#[unsafe(export_name = "_ZN2at4cuda19getDevicePropertiesEa")]
+extern "C" fn properties(_device: i8) -> *const c_void {
+    const NAME: &[u8] = b"Emulated GPU";
+    static PROPERTIES: [u8; 256] = {
+        let mut bytes = [0; 256];
+        let mut at = 0;
+        while at < NAME.len() {
+            bytes[at] = NAME[at];
+            at += 1;
+        }
+        bytes
+    };
+    PROPERTIES.as_ptr().cast()
 }

@@ -8,6 +8,8 @@ type Run = Box<dyn Fn(&[Memory]) -> Result<(), String> + Send + Sync>;
 
 pub struct Work {
     pub name: String,
+    /// What it takes.
+    pub nanos: u64,
     run: Run,
 }
 
@@ -31,18 +33,23 @@ impl Drop for Foreign {
 }
 
 impl Work {
-    pub fn new(name: String, run: impl Fn(&[Memory]) -> Result<(), String> + Send + Sync + 'static) -> Self {
-        Self { name, run: Box::new(run) }
+    pub fn new(
+        name: String,
+        nanos: u64,
+        run: impl Fn(&[Memory]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, nanos, run: Box::new(run) }
     }
 
     pub fn foreign(
         name: String,
+        nanos: u64,
         run: unsafe extern "C" fn(*mut c_void) -> *const c_char,
         free: unsafe extern "C" fn(*mut c_void),
         data: *mut c_void,
     ) -> Self {
         let closure = Foreign { run, free, data };
-        Self::new(name, move |_| {
+        Self::new(name, nanos, move |_| {
             let closure = &closure;
             // SAFETY: the data is alive as long as the closure.
             let failed = unsafe { (closure.run)(closure.data) };

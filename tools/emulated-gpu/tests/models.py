@@ -1,4 +1,4 @@
-"""Writes the traced archives of tests/models.rs: `models.py FOLDER`. Small, from a fixed seed, in training mode."""
+"""Writes the traced archives of tests/models.rs: `models.py FOLDER MODEL...`. Small, from a fixed seed, in training mode."""
 
 import sys
 import warnings
@@ -60,8 +60,30 @@ def gpt2_dropout():
     return gpt2(0.1)
 
 
-for build in (mlp, resnet, gpt2, gpt2_dropout):
+class Overlap(nn.Module):
+    """Two inputs, for which one tensor may be given."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x, y):
+        return self.linear(x) * y
+
+
+def overlap():
+    torch.save((same := torch.randn(8, 16), same), f"{sys.argv[1]}/same.pt")
+    return Overlap(), (torch.randn(8, 16), torch.randn(8, 16))
+
+
+def dropout():
+    return nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5), nn.Linear(32, 8)), torch.randn(16, 32)
+
+
+for name in sys.argv[2:]:
+    build = globals()[name]
     torch.manual_seed(0)
     model, inputs = build()
-    traced = torch.jit.trace(model.train(), (inputs,), check_trace=False, strict=False)
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    traced = torch.jit.trace(model.train(), inputs, check_trace=False, strict=False)
     traced.save(f"{sys.argv[1]}/{build.__name__}.pt")

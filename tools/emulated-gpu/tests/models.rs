@@ -8,7 +8,7 @@ use std::process::Output;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use emulated::{Gpu, tool};
-use rk_step::Instr;
+use rk_step::{Instr, Role};
 use serde_json::Value;
 
 struct Bench {
@@ -33,6 +33,8 @@ impl Bench {
     }
 }
 
+const MODELS: [&str; 4] = ["mlp", "resnet", "gpt2", "gpt2_dropout"];
+
 /// The archives, recorded on the GPU once for all tests of this file.
 fn bench() -> Option<&'static Bench> {
     static BENCH: OnceLock<Option<Bench>> = OnceLock::new();
@@ -46,9 +48,10 @@ fn bench() -> Option<&'static Bench> {
             }
             let bench = Bench { folder: tempfile::tempdir().unwrap(), gpu: Gpu::new() };
             let mut script = std::process::Command::new(python);
-            let made = script.arg(here.join("tests/models.py")).arg(bench.folder.path()).output().unwrap();
+            script.arg(here.join("tests/models.py")).arg(bench.folder.path()).args(MODELS).arg("overlap");
+            let made = script.output().unwrap();
             assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-            for model in ["mlp", "resnet", "gpt2", "gpt2_dropout"] {
+            for model in MODELS {
                 let (archive, raw) = (format!("{model}.pt"), format!("{model}.mlir"));
                 bench.made("rk-import", &[&archive, "--device", "cuda", "--measure", "1", "-o", &raw]);
             }
@@ -135,6 +138,16 @@ fn check_in(plan: Plan, more: &[&str], orders: &[&str], graphs: Option<u64>) {
             }
         }
     }
+}
+
+/// As on the CPU it is one argument, and eager PyTorch is given it twice.
+#[test]
+fn a_tensor_given_twice_is_one_argument() {
+    let Some(bench) = bench() else { return };
+    bench.made("rk-import", &["overlap.pt", "--inputs", "same.pt", "--device", "cuda", "-o", "overlap.mlir"]);
+    let step = rk_step::read(&bench.path(&Plan::of("overlap", "100%", 1).step(bench))).unwrap();
+    assert_eq!(step.args.iter().filter(|arg| arg.role == Role::Input).count(), 1);
+    check(Plan::of("overlap", "100%", 1), &[], &["0"]);
 }
 
 /// First stream first, last stream first, at random.

@@ -171,7 +171,7 @@ fn bad_files() {
     let folder = Folder::new()
         .text("half.rkx", &text[..text.len() / 2])
         .text("ir.mlir", "module {}\n")
-        .text("new.rkx", &text.replace("\"version\": 5", "\"version\": 6"))
+        .text("new.rkx", &text.replace("\"version\": 6", "\"version\": 7"))
         .text("flipped.rkx", &text.replace("\"slots\": 2", "\"slots\": 3"))
         .text("broken.rkx", &seal(&text.replace("\"outputs\": [17", "\"outputs\": [99999")))
         .text("index.rkx", &seal(&text.replace("{\"drop\":15}", "{\"drop\":0}")));

@@ -44,6 +44,7 @@ impl Builder {
             name: name.into(),
             source: None,
             device: "cpu".into(),
+            settings: None,
             alignment: 64,
             plan: Plan::default(),
             args: vec![],

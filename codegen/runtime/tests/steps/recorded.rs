@@ -109,6 +109,7 @@ fn monolith(recording: &Recording) -> Step {
         source: None,
         layout: None,
         device: "cpu".into(),
+        settings: None,
         alignment: 64,
         plan: Plan::default(),
         args,

@@ -64,6 +64,7 @@ pub fn block() -> Step {
         name: "block".into(),
         source: None,
         device: "cpu".into(),
+        settings: None,
         alignment: 64,
         plan: Plan {
             budget_bytes: Some(12 << 10),

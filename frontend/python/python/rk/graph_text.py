@@ -199,8 +199,10 @@ class Text:
         for index, node in enumerate(self.step.tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
 
-    def text(self, costs: Mapping[str, Cost], device: str, alignment: int, importer: str) -> str:
-        """The module, with the costs that are known by signature."""
+    def text(
+        self, costs: Mapping[str, Cost], device: str, kernels: str, alignment: int, importer: str
+    ) -> str:
+        """The module, with the costs that are known by signature, measured on ``kernels``."""
         values, types = [], []
 
         def give_back(node: Any, role: str, name: str) -> None:
@@ -218,7 +220,8 @@ class Text:
             role = "gradient" if source in self.step.static else "output"
             give_back(node, role, str(source.target) if source is not None else f"gradient {index}")
         lines = [
-            f"module attributes {{rk.device = {spelling.quoted(device)}, rk.alignment = {alignment} : i64, "
+            f"module attributes {{rk.device = {spelling.quoted(device)}, "
+            f"rk.settings = {spelling.quoted(kernels)}, rk.alignment = {alignment} : i64, "
             f"rk.importer = {spelling.quoted(importer)}}} {{",
             f"func.func @step({', '.join(self.arguments)})",
             f"    -> ({', '.join(types)}) attributes {{rk.stage = #rk.stage<raw>}} {{",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from rk import _rk, cache, costs, joint
+from rk import _rk, cache, costs, joint, settings
 from rk import device as devices
 from rk.errors import BudgetError
 from rk.graph_text import TANGENTS, Cost, Text
@@ -192,7 +192,8 @@ class Problem:
         folder = self.options.cache_folder()
         known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
         known = {**known, TANGENTS: Cost(0, 0 if self._lowers else inside)}
-        return self._spelled.text(known, str(self.device), devices.alignment(self.device), self._importer)
+        kernels, alignment = settings.text(self.device), devices.alignment(self.device)
+        return self._spelled.text(known, str(self.device), kernels, alignment, self._importer)
 
     def explained(self, budget: str) -> dict:
         """The planner's answer, with the text of every stage; nothing is read from disk."""

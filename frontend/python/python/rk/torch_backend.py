@@ -18,7 +18,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
-from rk import comparison, emit, nesting, normalize, program, schedule
+from rk import comparison, emit, nesting, normalize, program, schedule, settings
 from rk.errors import BudgetError, CompileError, OptionError
 from rk.options import Options
 from rk.schedule import Problem, Schedule
@@ -104,6 +104,8 @@ class Compiled:
         """What runs without AOTAutograd's graphs: :class:`rk.program.Program`, or with codegen ``rk``
         :class:`rk.native.Program`.
         """
+        self._kernels = settings.Kernels(torch.device("cpu"))
+        """Those that the costs were measured on."""
         self.tightening: Any = None
         """With Inductor's kernels, :class:`rk.inductor.Tightening`."""
 
@@ -146,7 +148,11 @@ class Compiled:
 
             self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
             self._run = inductor.compiled(
-                self.gm, inputs, self._partition, self._with_forward, self.tightening.backward
+                self.gm,
+                inputs,
+                self._partition,
+                self._with_forward,
+                lambda run: self.tightening.backward(self._kernels.around(run)),
             )
             return
         self._run = aot_autograd(
@@ -176,6 +182,7 @@ class Compiled:
             raise CompileError(
                 f"codegen='rk' runs on the CPU only, and this graph is on {device}; codegen='fx' runs there"
             )
+        self._kernels = settings.Kernels(device)
         budget = schedule.budget_of(step, self.options, device)
         problem = Problem(step, self.options, device)
         try:
@@ -219,6 +226,7 @@ class Compiled:
 
     def _with_forward(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """The forward graph, which notes what it leaves behind for backward."""
+        run = self._kernels.around(run)
         run = run if self.tightening is None else self.tightening.forward(run)
         graph, place = self.graph, self._saved
 
@@ -231,7 +239,7 @@ class Compiled:
         return forward
 
     def _backward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        run = self._boxed(gm, inputs, "backward")
+        run = self._kernels.around(self._boxed(gm, inputs, "backward"))
         if self._verifier is None:
             return run
 

@@ -14,19 +14,27 @@ use border::{Handles, given, raised, taken};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rk_runtime::{Guest, RuntimeError};
-use rk_torch::{Counts, Device};
+use rk_torch::{Counts, Device, Settings};
 
 /// Lowered steps, run inside of Python.
 #[pymodule]
 mod _rk_runtime {
     #[pymodule_export]
-    use super::{Machine, Watch, torch_version};
+    use super::{Machine, Watch, settings, torch_version};
 }
 
 /// The version of libtorch that this extension was compiled for. Another one has another layout of its objects.
 #[pyfunction]
 fn torch_version() -> String {
     rk_torch::torch_version()
+}
+
+/// libtorch's switches that decide which kernels run on a device, `name=value` with blanks between.
+#[pyfunction]
+fn settings(device: &str) -> PyResult<String> {
+    let read = device.parse().and_then(Settings::read);
+    read.map(|settings| settings.to_string())
+        .map_err(|error: rk_torch::Error| PyRuntimeError::new_err(error.message().to_owned()))
 }
 
 /// One step with its arena: `forward` with the arguments, then `backward` with the gradients of its results.

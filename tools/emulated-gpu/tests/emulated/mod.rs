@@ -81,6 +81,8 @@ pub struct Counts {
     pub captured: u64,
     /// What the device did.
     pub done: u64,
+    /// Times that were asked of two events.
+    pub elapsed: u64,
 }
 
 /// What the library offers to tests.
