@@ -15,35 +15,23 @@ use rk_plan::{Bytes, Time};
 
 use crate::anneal::Annealing;
 use crate::bounds::{Bound, HeldSet, held_at, order_free_below};
-use crate::clock::Clock;
 use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
+use crate::halving::{Until, search};
 use crate::kcut::fixed_order;
 use crate::model::Model;
 use crate::order::list_schedules;
 use crate::prove::prove;
 use crate::replay::replay;
-use crate::search::{Best, Search};
+use crate::search::Best;
 use crate::solver::Solver;
 use crate::tape::Tape;
 use crate::task::Task;
 
 /// Attempts with growing randomness when the first greedy run fails.
-const TRIES: u32 = 6;
+pub(crate) const TRIES: u32 = 6;
 /// Seconds of cuts per thousand nodes, with a reserve for slow machines: 1.5 s at 10,000 nodes.
 const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
-/// Iterations of local search per start in the first round, times nodes; each takes time in proportion to the nodes.
-const FIRST_ROUND: u64 = 200_000;
-/// After these rounds of the search a proof is tried; each gets a share of the time that is left.
-const PROOFS: [u32; 5] = [0, 3, 6, 9, 12];
-/// A round stalls that gains less than one part in this many of the base time, ...
-const LEAST_GAIN: u64 = 10_000;
-/// ... but not before this many were made; each is as long as all before.
-const LEAST_ROUNDS: u32 = 2;
-/// Starts of a search that ends when it stalls; those of one cost are one plan, or as good as.
-const FEW: usize = 4;
-/// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
-const NEAR: u64 = 1_000;
 /// A plan is far from the bound if more than one part in this many of the base time lies between: 1 point.
 const FAR: u64 = 100;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
@@ -51,7 +39,7 @@ const SMALL: usize = 500;
 /// The share of the time left for a bound in the given order.
 const ORDER_SHARE: f64 = 0.06;
 /// Moves of an annealing, at most; growing with the rounds.
-const MOVES: u64 = 100_000;
+pub(crate) const MOVES: u64 = 100_000;
 
 /// Gap eviction and clean-up from the given order, then from list schedules if that finds nothing.
 pub(crate) fn greedy(task: &mut Task) {
@@ -124,7 +112,7 @@ pub(crate) fn cut(task: &mut Task) {
 }
 
 /// A proof needs a good plan at hand, and what it plays out is a start.
-fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
+pub(crate) fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
     let mut starts = Vec::new();
     for nodes in prove(task, !gap_within(task, FAR)) {
         let seed = task.request.seed;
@@ -154,7 +142,7 @@ pub(crate) fn gap_is_large(task: &Task) -> bool {
 }
 
 /// Whether there is a plan, at most one part in `parts` of the base time above the bound.
-fn gap_within(task: &Task, parts: u64) -> bool {
+pub(crate) fn gap_within(task: &Task, parts: u64) -> bool {
     let gap = task.best_cost().map(|cost| cost.saturating_sub(task.bound.0));
     gap.is_some_and(|gap| gap.saturating_mul(parts) <= task.base_time)
 }
@@ -166,7 +154,7 @@ pub(crate) fn cuts_fit(task: &Task) -> bool {
 
 /// Whether a list schedule alone lowers the peak, or nothing else has found a plan: then annealing over the order pays. The
 /// graph of a training step is a ladder, and hardly any order of it is better than the given one.
-fn order_matters(task: &mut Task) -> bool {
+pub(crate) fn order_matters(task: &mut Task) -> bool {
     if let Some(known) = task.order_matters {
         return known;
     }
@@ -277,7 +265,7 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
 }
 
 /// For graphs without a plan so far: longer and longer annealings until one is found.
-fn insist(task: &mut Task) -> Vec<Best> {
+pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
     let mut round = 0u32;
     while task.plan.is_none() && !task.clock.expired() {
         let seed = task.request.seed.wrapping_add(u64::from(round));
@@ -296,130 +284,4 @@ fn insist(task: &mut Task) -> Vec<Best> {
         round += 1;
     }
     task.plan.iter().map(best_of).collect()
-}
-
-/// When a search ends, besides proof and clock.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Until {
-    /// Never: bounds, and rivals of the best plan, for as long as there is time.
-    Proved,
-    /// When a round gains next to nothing and the plan is near the bound. Proofs only where it is far when that happens.
-    Stalled,
-}
-
-/// Local search from all starts by successive halving, then from the best.
-pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
-    if starts.is_empty() {
-        starts = insist(task);
-        task.exhausted = false;
-    }
-    if task.is_settled() || starts.is_empty() {
-        return;
-    }
-    if until == Until::Stalled {
-        starts.sort_by_key(|start| start.cost);
-        starts.dedup_by_key(|start| start.cost);
-        starts.truncate(FEW);
-    }
-    let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
-    let goal = task.goal().0;
-    let reordered = gap_is_large(task) && order_matters(task);
-    // Taken out, so that the searches can borrow it while the task collects what they find.
-    let model = std::mem::replace(&mut task.model, Model::empty());
-    let mut searches: Vec<Search> = starts
-        .iter()
-        .zip(seed..)
-        .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
-        .collect();
-    let mut iterations = (FIRST_ROUND / model.len() as u64).clamp(20, 400);
-    let threads = task.request.threads.clamp(1, 64);
-    let mut stalled = false;
-    for round in 0u32.. {
-        let before = task.best_cost();
-        run_side_by_side(&mut searches, threads, iterations, goal, &clock);
-        for search in &searches {
-            task.offer(&search.best.nodes, Solver::Local);
-        }
-        if task.is_settled() || clock.expired() {
-            break;
-        }
-        let costs: Vec<u64> = searches.iter().map(|search| search.best.cost).collect();
-        tracing::debug!(round, ?costs, "searched");
-        let at_rest = until == Until::Stalled
-            && round >= LEAST_ROUNDS
-            && gained(task, before) < task.base_time / LEAST_GAIN;
-        if at_rest && gap_within(task, NEAR) {
-            stalled = true;
-            break;
-        }
-        // The search comes first while there is much to gain.
-        let due = PROOFS.contains(&round) && (round > 0 || !gap_is_large(task));
-        if at_rest || (until == Until::Proved && due) {
-            for best in proof_starts(task, &model) {
-                searches.push(Search::new(&model, &best.nodes, budget, seed));
-            }
-            if task.is_settled() {
-                break;
-            }
-        }
-        searches.sort_by_key(|search| search.best.cost);
-        searches.truncate(searches.len().div_ceil(2));
-        iterations = iterations.saturating_mul(2);
-        if reordered && gap_is_large(task) {
-            let rivals = rivals(
-                &model,
-                &searches[0].best,
-                budget,
-                seed.wrapping_add(1000 * u64::from(round + 1)),
-                round,
-                &clock,
-            );
-            for (best, seed) in rivals {
-                task.offer(&best.nodes, Solver::Local);
-                searches.push(Search::new(&model, &best.nodes, budget, seed));
-            }
-        }
-    }
-    task.exhausted = stalled;
-    task.model = model;
-}
-
-/// Ticks between the best plan and one before.
-fn gained(task: &Task, before: Option<u64>) -> u64 {
-    let now = task.best_cost().unwrap_or(u64::MAX);
-    before.map_or(u64::MAX, |before| before.saturating_sub(now))
-}
-
-/// The same number of iterations for every search. Each depends on its own seed only, so threads change nothing else.
-fn run_side_by_side(searches: &mut [Search], threads: usize, iterations: u64, goal: u64, clock: &Clock) {
-    for group in searches.chunks_mut(threads) {
-        if let [search] = group {
-            search.run(iterations, goal, clock);
-            continue;
-        }
-        std::thread::scope(|scope| {
-            for search in group {
-                scope.spawn(|| search.run(iterations, goal, clock));
-            }
-        });
-    }
-}
-
-/// Competitors that the moves of the local search cannot reach: annealed from the best plan, and from fresh orders.
-fn rivals(model: &Model, best: &Best, budget: i64, seed: u64, round: u32, clock: &Clock) -> Vec<(Best, u64)> {
-    let moves = (50 * model.len() as u64).min(MOVES) << (round / 2).min(16);
-    let mut starts = vec![best.nodes.clone()];
-    let mut orders = list_schedules(model, 12, seed, clock);
-    starts.extend(orders.drain(5.min(orders.len())..).take(3));
-    let mut found = Vec::new();
-    for (start, seed) in starts.iter().zip(seed..) {
-        let mut annealing = Annealing::new(model, start, budget, seed);
-        if start.len() == model.len() {
-            annealing.run(moves, false, clock);
-        }
-        annealing.run(moves, true, clock);
-        let plan = first_plan::greedy(model, &annealing.best, budget, seed, TRIES, clock);
-        found.extend(plan.map(|best| (best, seed)));
-    }
-    found
 }

@@ -21,12 +21,13 @@ use std::collections::BTreeMap;
 use rk_plan::{Bytes, NodeId, Time, base_trace, judge};
 
 use crate::along::Ways;
-use crate::auto::{Until, cuts_fit, first_attempt, portfolio, replayed, search};
+use crate::auto::{cuts_fit, first_attempt, portfolio, replayed};
 use crate::blocks::{Block, chain, signature};
 use crate::bounds::{held_set, order_free_below};
 use crate::coarse::coarse_starts;
 use crate::cut::Cutter;
 use crate::greedy::greedy;
+use crate::halving::{Until, search};
 use crate::knapsack::{Limits, solve};
 use crate::model::from_sequence;
 use crate::search::Best;

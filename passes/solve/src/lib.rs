@@ -31,6 +31,7 @@ pub mod dtr;
 pub mod edits;
 mod frontier;
 mod greedy;
+mod halving;
 mod joint;
 pub mod kcut;
 pub mod knapsack;

@@ -50,8 +50,17 @@ const FIRST_CYCLE: u64 = 1_000;
 /// cycle: the smaller one, so that a small change in a large graph is not lost in the noise.
 const TOLERANCE: f64 = 0.02;
 const RUINED: f64 = 0.1;
-/// Recomputations in the windows of one ruin, about.
-const WINDOW: f64 = 80.0;
+/// Recomputations in the windows of one ruin, about, and less than how many are picked one by one. What a ruin takes away is put
+/// back one eviction at a time, so small ones are worth more in large graphs; small graphs need large ones to leave a valley.
+const WINDOW: [usize; 2] = [20, 80];
+const PICKED: [usize; 2] = [8, 30];
+/// Nodes from which on ruins are as small as they get.
+const LARGE: usize = 1_000;
+
+/// Between the larger size, for graphs of a quarter of [`LARGE`] or less, and the smaller one.
+fn size([small, large]: [usize; 2], nodes: usize) -> f64 {
+    (small * LARGE / nodes.max(1)).clamp(small, large) as f64
+}
 
 impl<'m> Search<'m> {
     /// Starts from a legal sequence within the budget.
@@ -158,14 +167,15 @@ impl<'m> Search<'m> {
         if all.is_empty() {
             return Vec::new();
         }
+        let window = size(WINDOW, self.tape.model.len());
         let random = &mut self.random;
         let mut chosen: Vec<u32> = Vec::new();
         let small = random.random::<f64>();
-        match random.random_range(0..3) {
-            0 => {
+        match random.random_range(0..20) {
+            0..9 => {
                 let share = 0.02 + 0.25 * small * small * small;
                 let last = self.tape.last_slot();
-                let share = share.min(WINDOW / all.len() as f64);
+                let share = share.min(window / all.len() as f64);
                 let width = ((share * f64::from(last)) as u32).max(1);
                 let from = random.random_range(1..=last);
                 let rate = random.random_range(0.3..1.0);
@@ -176,13 +186,13 @@ impl<'m> Search<'m> {
                     }
                 }
             }
-            1 => {
-                let count = 1 + (small * small * 30.0) as usize;
+            9..18 => {
+                let count = 1 + (small * small * size(PICKED, self.tape.model.len())) as usize;
                 chosen.extend((0..count).map(|_| all[random.random_range(0..all.len())]));
             }
             _ => {
                 let nodes = self.tape.model.len();
-                let share = (0.01 + 0.15 * small * small).min(WINDOW / all.len() as f64);
+                let share = (0.01 + 0.15 * small * small).min(window / all.len() as f64);
                 let width = (share * nodes as f64) as usize + 1;
                 let from = random.random_range(0..nodes);
                 chosen.extend(all.iter().filter(|&&node| (from..from + width).contains(&(node as usize))));

@@ -1,0 +1,217 @@
+//! Successive halving: many searches, of which the better half goes on for twice as long.
+//!
+//! Every start gets the same few iterations, whose number falls with the square of the nodes: what is won by looking at many
+//! starts for long does not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
+//! round, some that lost early come back for a while: the winner may sit in a place with no way out. Where another order may
+//! pay, annealed rivals join every round. Proofs are tried in between.
+//!
+//! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
+//! 2016, for the halving.
+
+use crate::anneal::Annealing;
+use crate::auto::{MOVES, TRIES, gap_is_large, gap_within, insist, order_matters, proof_starts};
+use crate::clock::Clock;
+use crate::greedy as first_plan;
+use crate::model::Model;
+use crate::order::list_schedules;
+use crate::search::{Best, Search};
+use crate::solver::Solver;
+use crate::task::Task;
+
+/// Iterations of local search per start in the first round, times nodes squared.
+const FIRST_ROUND: u64 = 25_000_000;
+/// A proof is tried after the first round of the search and then whenever rounds are this many times as long; each gets a share
+/// of the time that is left.
+const PROOFS: u64 = 8;
+/// Rounds are not called shorter than this for that.
+const SHORT: u64 = 200;
+/// A round stalls that gains less than one part in this many of the base time, ...
+const LEAST_GAIN: u64 = 10_000;
+/// ... but not before this many were made; each is as long as all before.
+const LEAST_ROUNDS: u32 = 5;
+/// When the only search left is at rest, this many that lost early get another chance, ...
+const REVIVED: usize = 3;
+/// ... if they have made no more than one in this many of its iterations.
+const BEHIND: u64 = 4;
+/// Starts of a search that ends when it stalls; those of one cost are one plan, or as good as.
+const FEW: usize = 4;
+/// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
+const NEAR: u64 = 1_000;
+
+/// When a search ends, besides proof and clock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Never: bounds, and rivals of the best plan, for as long as there is time.
+    Proved,
+    /// When a round gains next to nothing and the plan is near the bound. Proofs only where it is far when that happens.
+    Stalled,
+}
+
+/// Local search from all starts by successive halving, then from the best.
+pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
+    if starts.is_empty() {
+        starts = insist(task);
+        task.exhausted = false;
+    }
+    if task.is_settled() || starts.is_empty() {
+        return;
+    }
+    if until == Until::Stalled {
+        starts.sort_by_key(|start| start.cost);
+        starts.dedup_by_key(|start| start.cost);
+        starts.truncate(FEW);
+    }
+    let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
+    let goal = task.goal().0;
+    let reordered = gap_is_large(task) && order_matters(task);
+    // Taken out, so that the searches can borrow it while the task collects what they find.
+    let model = std::mem::replace(&mut task.model, Model::empty());
+    let mut searches: Vec<Search> = starts
+        .iter()
+        .zip(seed..)
+        .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
+        .collect();
+    let nodes = model.len().max(1) as u64;
+    let mut iterations = (FIRST_ROUND / (nodes * nodes)).clamp(20, 400);
+    let mut next_proof = 0;
+    let mut benched: Vec<Search> = Vec::new();
+    let threads = task.request.threads.clamp(1, 64);
+    let mut stalled = false;
+    for round in 0u32.. {
+        let before = task.best_cost();
+        run_side_by_side(&mut searches, threads, iterations, goal, &clock);
+        for search in &searches {
+            task.offer(&search.best.nodes, Solver::Local);
+        }
+        if task.is_settled() || clock.expired() {
+            break;
+        }
+        let costs: Vec<u64> = searches.iter().map(|search| search.best.cost).collect();
+        tracing::debug!(round, ?costs, "searched");
+        let at_rest = until == Until::Stalled
+            && round >= LEAST_ROUNDS
+            && gained(task, before) < task.base_time / LEAST_GAIN;
+        if at_rest && gap_within(task, NEAR) {
+            stalled = true;
+            break;
+        }
+        // The search comes first while there is much to gain.
+        let mut due = iterations >= next_proof;
+        if due {
+            next_proof = PROOFS * iterations.max(SHORT);
+            due = round > 0 || !gap_is_large(task);
+        }
+        if at_rest || (until == Until::Proved && due) {
+            for best in proof_starts(task, &model) {
+                searches.push(Search::new(&model, &best.nodes, budget, seed));
+            }
+            if task.is_settled() {
+                break;
+            }
+        }
+        searches.sort_by_key(|search| search.best.cost);
+        let lost = searches.drain(searches.len().div_ceil(2)..);
+        if reordered {
+            drop(lost);
+        } else {
+            benched.extend(lost);
+        }
+        iterations = iterations.saturating_mul(2);
+        if searches.len() == 1 && gained(task, before) == 0 && !reordered {
+            searches.extend(revived(&mut benched, searches[0].iterations / BEHIND));
+            iterations = (iterations / BEHIND).max(1);
+        }
+        if reordered && gap_is_large(task) {
+            let rivals = rivals(
+                &model,
+                &searches[0].best,
+                budget,
+                seed.wrapping_add(1000 * u64::from(round + 1)),
+                round,
+                &clock,
+            );
+            for (best, seed) in rivals {
+                task.offer(&best.nodes, Solver::Local);
+                searches.push(Search::new(&model, &best.nodes, budget, seed));
+            }
+        }
+    }
+    task.exhausted = stalled;
+    task.model = model;
+}
+
+/// The best of those that lost early, for when the winner is at rest: it may sit in a place with no way out.
+fn revived<'m>(benched: &mut Vec<Search<'m>>, iterations: u64) -> Vec<Search<'m>> {
+    benched.sort_by_key(|search| (search.iterations > iterations, search.best.cost));
+    let young = benched.partition_point(|search| search.iterations <= iterations);
+    benched.drain(..young.min(REVIVED)).collect()
+}
+
+/// Ticks between the best plan and one before.
+fn gained(task: &Task, before: Option<u64>) -> u64 {
+    let now = task.best_cost().unwrap_or(u64::MAX);
+    before.map_or(u64::MAX, |before| before.saturating_sub(now))
+}
+
+/// The same number of iterations for every search. Each depends on its own seed only, so threads change nothing else.
+fn run_side_by_side(searches: &mut [Search], threads: usize, iterations: u64, goal: u64, clock: &Clock) {
+    for group in searches.chunks_mut(threads) {
+        if let [search] = group {
+            search.run(iterations, goal, clock);
+            continue;
+        }
+        std::thread::scope(|scope| {
+            for search in group {
+                scope.spawn(|| search.run(iterations, goal, clock));
+            }
+        });
+    }
+}
+
+/// Competitors that the moves of the local search cannot reach: annealed from the best plan, and from fresh orders.
+fn rivals(model: &Model, best: &Best, budget: i64, seed: u64, round: u32, clock: &Clock) -> Vec<(Best, u64)> {
+    let moves = (50 * model.len() as u64).min(MOVES) << (round / 2).min(16);
+    let mut starts = vec![best.nodes.clone()];
+    let mut orders = list_schedules(model, 12, seed, clock);
+    starts.extend(orders.drain(5.min(orders.len())..).take(3));
+    let mut found = Vec::new();
+    for (start, seed) in starts.iter().zip(seed..) {
+        let mut annealing = Annealing::new(model, start, budget, seed);
+        if start.len() == model.len() {
+            annealing.run(moves, false, clock);
+        }
+        annealing.run(moves, true, clock);
+        let plan = first_plan::greedy(model, &annealing.best, budget, seed, TRIES, clock);
+        found.extend(plan.map(|best| (best, seed)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use rk_plan::base_trace;
+
+    use super::*;
+    use crate::synthetic::{Family, graph};
+
+    #[test]
+    fn those_that_lost_early_come_back_best_first() {
+        let graph = graph(Family::Vgg, 60, 0);
+        let model = Model::new(&graph);
+        let base: Vec<u32> = (0..model.len() as u32).collect();
+        let budget = base_trace(&graph).peak.0 as i64;
+        let mut benched: Vec<Search> = [(50, 9), (10, 7), (20, 5), (10, 6), (20, 8), (90, 1)]
+            .map(|(iterations, cost)| {
+                let mut search = Search::new(&model, &base, budget, 0);
+                (search.iterations, search.best.cost) = (iterations, cost);
+                search
+            })
+            .into();
+        let costs =
+            |searches: Vec<Search>| searches.iter().map(|search| search.best.cost).collect::<Vec<_>>();
+        assert_eq!(costs(revived(&mut benched, 20)), [5, 6, 7]);
+        assert_eq!(costs(revived(&mut benched, 20)), [8]);
+        assert!(revived(&mut benched, 20).is_empty());
+        assert_eq!(costs(benched), [1, 9]);
+    }
+}
