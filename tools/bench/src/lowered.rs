@@ -146,19 +146,20 @@ impl Kept {
         let beside = format!("{}.none.lowered.rkx", self.stem);
         for _ in 1..options.rounds {
             let times = format!("{}.{tag}.times", self.stem);
-            let ran =
-                self.timed(options, &[&step, "--steps", "1", "--beside", &beside, "--times", &times])?;
+            let ran = self.timed(options, &[&step, "--beside", &beside, "--times", &times])?;
             step = planned(&times)?.context("a budget that could be met cannot be any more")?;
             predicted = ratio()? * number(&ran, "nodes_over_beside")?;
         }
-        let ran = self.timed(options, &[&step, "--steps", "3", "--beside", &beside])?;
+        let ran = self.timed(options, &[&step, "--beside", &beside])?;
         let measured = number(&ran, "step_over_beside")?;
         cells(&ran, &[first, predicted, measured].map(|ratio| format!("{:.1} %", 100.0 * (ratio - 1.0))))
     }
 
-    /// Runs a step in several processes; of ratios the median, of the rest what the last one said.
+    /// Runs a step in several processes; of ratios the median, of the rest what the last one said. All after as many training steps:
+    /// what an operator takes may depend on the numbers.
     fn timed(&self, options: &Options, arguments: &[&str]) -> Result<Value> {
-        let arguments = [arguments, &["--check", "--repeat", &self.repeat, "--json"]].concat();
+        let arguments =
+            [arguments, &["--check", "--steps", "3", "--repeat", &self.repeat, "--json"]].concat();
         let reports: Vec<Value> =
             (0..options.processes).map(|_| report(&tool("rk-run", &arguments)?)).collect::<Result<_>>()?;
         let mut last = reports.last().cloned().context("no process")?;
