@@ -177,6 +177,33 @@ fn ulps(ours: f32, exact: f64) -> f64 {
     (f64::from(ours) - exact).abs() / unit
 }
 
+/// An operation that underflows is a hundred times as slow, and a softmax behind a causal mask has one for every second element.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn exponentials_that_are_zero_are_not_computed_by_underflow() {
+    const UNDERFLOW: i32 = 0x10;
+    // Of the C standard's fenv.h, in libm.
+    unsafe extern "C" {
+        fn feclearexcept(which: i32) -> i32;
+        fn fetestexcept(which: i32) -> i32;
+    }
+    let text = "rk.node @n { ^bb0(%x: tensor<64xf32>): %r = rk.aten \"aten.exp.default\"(%x) : (tensor<64xf32>) -> tensor<64xf32> rk.yield %r : tensor<64xf32> }\n";
+    let bodies = bodies(text);
+    let (library, signature) = (loaded(&[(&bodies[0], None)]), Signature::of(&bodies[0], None));
+    let underflows = |values: [f32; 4]| {
+        let mut x: Vec<f32> = values.iter().copied().cycle().take(64).collect();
+        let mut y = vec![1.0f32; 64];
+        // SAFETY: both change and read a register of flags.
+        unsafe { feclearexcept(UNDERFLOW) };
+        run(&library, "k0", &signature, &[x.as_mut_ptr().cast(), y.as_mut_ptr().cast()]);
+        (unsafe { fetestexcept(UNDERFLOW) } != 0, y[3])
+    };
+    assert_eq!(underflows([0.0, -1.0, -80.0, f32::MIN]), (false, 0.0));
+    assert_eq!(underflows([0.0, -1.0, -104.1, f32::NEG_INFINITY]), (false, 0.0));
+    // The flag is seen where a subnormal number is the result.
+    assert!(underflows([0.0, -1.0, -100.0, -100.0]).0);
+}
+
 #[test]
 fn functions_of_one_float_are_as_near_as_stated_over_all_exponents() {
     const COUNT: usize = 1 << 20;

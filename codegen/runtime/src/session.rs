@@ -261,6 +261,8 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         for program in [&mut calls, &mut beside].into_iter().flatten() {
             program.continue_from(&ours)?;
         }
+        // A step has a stream of its own.
+        device.synchronize()?;
         let clocked = [Some(&mut ours), calls.as_mut(), beside.as_mut()];
         for program in clocked.into_iter().flatten().filter(|_| options.times) {
             program.machine.start_clock()?;

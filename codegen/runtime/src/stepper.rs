@@ -75,10 +75,16 @@ impl Program {
     /// (numbers that became subnormal or NaN).
     ///
     /// # Errors
-    /// LibTorch's.
+    /// When the other step has no argument of a name, and `LibTorch`'s.
     pub fn continue_from(&mut self, other: &Self) -> Result<(), RuntimeError> {
         let _no_grad = tch::no_grad_guard();
         for arg in &self.machine.step().args {
+            if other.machine.step().args.iter().all(|theirs| theirs.name != arg.name) {
+                let message =
+                    format!("{} has an argument {:?} that the step does not have", self.title, arg.name);
+                return Err(RuntimeError::Model(message));
+            }
+            // An argument may be undefined.
             let (Some(mut mine), Some(theirs)) = (self.state(&arg.name)?, other.state(&arg.name)?) else {
                 continue;
             };

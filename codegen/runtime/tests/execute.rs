@@ -327,4 +327,8 @@ fn a_step_goes_on_where_another_one_stopped() {
     // Copies: what one does next is its own business.
     ours.update(0.1).unwrap();
     assert_eq!(state(&beside), trained);
+    let mut another = network();
+    another.args[0].name = "another".to_owned();
+    let refused = Program::new("beside", machine(&another)).continue_from(&ours).unwrap_err().to_string();
+    assert_eq!(refused, "beside has an argument \"another\" that the step does not have");
 }

@@ -27,20 +27,31 @@ pub struct InputSpec {
 /// The range of integers when none is given: valid as index, class and truth value almost everywhere.
 const DEFAULT_RANGE: (i64, i64) = (0, 2);
 
-/// Inputs on a device. One that is given twice (ids that are labels, too) stays one tensor there.
+/// Inputs on a device. One that is given twice (ids that are labels, too) stays one tensor there; different views of one storage (ids and the
+/// ids behind them) become tensors of their own, so that every input is one argument of the step.
 ///
 /// # Errors
 /// When the device has no room for them.
 pub fn on_device(inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
-    let same = |a: &Tensor, b: &Tensor| a.numel() > 0 && a.data_ptr() == b.data_ptr() && a.size() == b.size();
     let mut moved: Vec<Tensor> = Vec::with_capacity(inputs.len());
+    let storages: Vec<_> = inputs.iter().map(storage).collect();
     for (at, input) in inputs.iter().enumerate() {
-        moved.push(match inputs[..at].iter().position(|earlier| same(earlier, input)) {
-            Some(earlier) => moved[earlier].shallow_clone(),
+        let mut shared =
+            (0..at).filter(|&other| storages[at].is_some() && storages[other] == storages[at]).peekable();
+        let apart = shared.peek().is_some();
+        moved.push(match shared.find(|&other| input.is_set_to(&inputs[other])) {
+            Some(same) => moved[same].shallow_clone(),
+            None if apart => input.f_to_device(device.to_tch())?.f_detach_copy()?,
             None => input.f_to_device(device.to_tch())?,
         });
     }
     Ok(moved)
+}
+
+/// Where the storage of a tensor begins; `None` without elements, or without a storage (a sparse tensor, which the recorder refuses by name).
+fn storage(tensor: &Tensor) -> Option<*mut std::ffi::c_void> {
+    let first = || tensor.f_as_strided(&[1_i64][..], &[1_i64][..], 0).ok();
+    (tensor.numel() > 0).then(first).flatten().map(|first| first.data_ptr())
 }
 
 /// No input is larger than this many elements (8 GiB of f32): a typing error should not eat the machine.
@@ -170,6 +181,27 @@ mod tests {
         ] {
             assert!(text.parse::<InputSpec>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn every_input_is_one_storage() {
+        let all = Tensor::arange(10, (tch::Kind::Int64, tch::Device::Cpu));
+        let square = all.narrow(0, 0, 9).view([3, 3]);
+        let (ids, labels) = (all.narrow(0, 0, 9), all.narrow(0, 1, 9));
+        let given = [
+            ids.shallow_clone(),
+            labels,
+            ids,
+            square.tr(),
+            square,
+            Tensor::zeros([0], (tch::Kind::Float, tch::Device::Cpu)),
+        ];
+        let there = on_device(&given, Device::Cpu).unwrap();
+        assert_eq!(there, given);
+        let address = |at: usize| there[at].data_ptr();
+        assert_eq!((address(0), address(2)), (given[0].data_ptr(), given[0].data_ptr()));
+        let apart: std::collections::BTreeSet<_> = [0, 1, 3, 4].map(|at| storage(&there[at])).into();
+        assert_eq!(apart.len(), 4);
     }
 
     #[test]

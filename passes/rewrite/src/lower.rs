@@ -14,7 +14,7 @@
 //!
 //! # How
 //! Values, workspaces and kept generator states lie in one arena (`placing.rs`): where the plan put them (`rk.offsets`), or else where
-//! `rk-plan` packs them. Arguments and constants stay where they are; gradients have a space of their own, because they outlive the step. Saving and replaying
+//! `rk-plan` packs them, also if the plan's layout has gaps and packing finds a lower one. Arguments and constants stay where they are; gradients have a space of their own, because they outlive the step. Saving and replaying
 //! random state becomes explicit copies. Drops vanish: a place is free after its last use. Stages that are missing are
 //! run first: with a budget the step is planned for it, without one it keeps everything, in its original order.
 //!

@@ -1,4 +1,4 @@
-//! Addresses of a schedule: the arena's from the plan (`rk.offsets`) or, without, from the packer of `rk-plan`; the gradients'
+//! Addresses of a schedule: the arena's from the plan (`rk.offsets`) or, without or where that is lower, from the packer of `rk-plan`; the gradients'
 //! one after the other. And the way back: a lowered step as an arena, for the checker of `rk-plan`, which shares no code with
 //! the packer.
 

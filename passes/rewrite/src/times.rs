@@ -2,7 +2,7 @@
 //!
 //! A line that begins with `#` says how they were measured; every other line is a node: its name and the nanoseconds of a run, and of a
 //! node with a generated kernel the nanoseconds of its calls instead, and the operators of these calls, between tabs. Files may be
-//! put behind one another: a node then has a line for each kernel that was made of it.
+//! put behind one another: a node then has a line for each kernel that was made of it, and of what was measured again the later line counts.
 
 use std::collections::HashMap;
 
@@ -46,19 +46,14 @@ impl Times {
             let mut fields = line.split('\t');
             let name = fields.next().unwrap_or_default();
             let missing = || format!("line {}: no nanoseconds behind '{name}'", number + 1);
-            let twice = || format!("line {}: '{name}' is there twice", number + 1);
             let run: u64 = fields.next().and_then(|field| field.parse().ok()).ok_or_else(missing)?;
             match (fields.next(), fields.next()) {
                 (Some(time), Some(calls)) => {
                     let took: u64 = time.parse().map_err(|_| missing())?;
-                    if times.kernels.insert((name.to_owned(), calls.to_owned()), (run, took)).is_some() {
-                        return Err(twice());
-                    }
+                    times.kernels.insert((name.to_owned(), calls.to_owned()), (run, took));
                 }
                 (None, _) => {
-                    if times.runs.insert(name.to_owned(), run).is_some() {
-                        return Err(twice());
-                    }
+                    times.runs.insert(name.to_owned(), run);
                 }
                 _ => return Err(format!("line {}: no operators behind the time of the calls", number + 1)),
             }
@@ -112,12 +107,15 @@ mod tests {
         let refused = |text: &str| Times::parse(text).unwrap_err();
         assert!(refused("fc\t9\n").contains("rk-run --times"));
         assert_eq!(refused("# rk times 1: ...\nfc\tmany\n"), "line 2: no nanoseconds behind 'fc'");
-        assert_eq!(refused("# rk times 1: ...\nfc\t9\nfc\t9\n"), "line 3: 'fc' is there twice");
         assert_eq!(
             refused("# rk times 1: ...\nfc\t9\t7\n"),
             "line 2: no operators behind the time of the calls"
         );
-        let times = Times::parse("# rk times 1: ...\nfc\t9\nadd\t8\t7\taten.add.Tensor\n").unwrap();
+        let times = "# rk times 1: ...\nfc\t9\nadd\t8\t7\taten.add.Tensor\n";
+        // A file behind another one: every node is there twice.
+        let older = "# rk times 1: ...\nfc\t90\nadd\t1\t70\taten.add.Tensor\nadd\t5\t6\taten.sub.Tensor\n";
+        let times = Times::parse(&(older.to_owned() + times)).unwrap();
+        assert_eq!(times.of_kernel("add", "aten.sub.Tensor"), Some(5));
         assert_eq!((times.of_calls("fc"), times.of_calls("add")), (Some(9), None));
         assert_eq!(
             (times.slower_by("add", "aten.add.Tensor"), times.of_kernel("add", "aten.add.Tensor")),

@@ -118,8 +118,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         }
         iterations = iterations.saturating_mul(2);
         if searches.len() == 1 && gained(task, before) == 0 && !reordered {
-            searches.extend(revived(&mut benched, searches[0].iterations / BEHIND));
-            iterations = (iterations / BEHIND).max(1);
+            iterations = revive(&mut searches, &mut benched, iterations);
         }
         if reordered && gap_is_large(task) {
             let rivals = rivals(
@@ -138,6 +137,16 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     task.exhausted = stalled;
     task.model = model;
+}
+
+/// Brings some of those that lost early back, for shorter rounds. Where there are none, the winner goes on in long ones.
+fn revive<'m>(searches: &mut Vec<Search<'m>>, benched: &mut Vec<Search<'m>>, iterations: u64) -> u64 {
+    let back = revived(benched, searches[0].iterations / BEHIND);
+    if back.is_empty() {
+        return iterations;
+    }
+    searches.extend(back);
+    (iterations / BEHIND).max(1)
 }
 
 /// The best of those that lost early, for when the winner is at rest: it may sit in a place with no way out.
@@ -212,6 +221,12 @@ mod tests {
         assert_eq!(costs(revived(&mut benched, 20)), [5, 6, 7]);
         assert_eq!(costs(revived(&mut benched, 20)), [8]);
         assert!(revived(&mut benched, 20).is_empty());
-        assert_eq!(costs(benched), [1, 9]);
+        let mut winner = vec![Search::new(&model, &base, budget, 0)];
+        winner[0].iterations = 50 * BEHIND;
+        assert_eq!(revive(&mut winner, &mut benched, 800), 800 / BEHIND);
+        assert_eq!((winner.len(), benched.len()), (2, 1));
+        // Nobody is left that is so far behind: rounds stay as long as they are.
+        assert_eq!(revive(&mut winner, &mut benched, 800), 800);
+        assert_eq!(costs(benched), [1]);
     }
 }

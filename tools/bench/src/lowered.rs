@@ -155,13 +155,21 @@ impl Kept {
         cells(&ran, &[first, predicted, measured].map(|ratio| format!("{:.1} %", 100.0 * (ratio - 1.0))))
     }
 
-    /// Runs a step in several processes; of ratios the median, of the rest what the last one said. All after as many training steps:
-    /// what an operator takes may depend on the numbers.
+    /// Runs a step in several processes; of ratios and of the times of nodes the medians, of the rest what the last one said. All after as
+    /// many training steps: what an operator takes may depend on the numbers.
     fn timed(&self, options: &Options, arguments: &[&str]) -> Result<Value> {
         let arguments =
             [arguments, &["--check", "--steps", "3", "--repeat", &self.repeat, "--json"]].concat();
-        let reports: Vec<Value> =
-            (0..options.processes).map(|_| report(&tool("rk-run", &arguments)?)).collect::<Result<_>>()?;
+        let written =
+            arguments.iter().position(|&argument| argument == "--times").map(|at| arguments[at + 1]);
+        let (mut reports, mut times) = (Vec::new(), Vec::new());
+        for _ in 0..options.processes {
+            reports.push(report(&tool("rk-run", &arguments)?)?);
+            times.extend(written.map(std::fs::read_to_string).transpose()?);
+        }
+        if let Some(path) = written {
+            std::fs::write(path, medians(&times)?)?;
+        }
         let mut last = reports.last().cloned().context("no process")?;
         for key in ["step_over_baseline", "step_over_beside", "nodes_over_beside"] {
             let mut ratios: Vec<f64> = reports.iter().filter_map(|report| report[key].as_f64()).collect();
@@ -191,6 +199,26 @@ fn report(ran: &Finished) -> Result<Value> {
     Ok(report)
 }
 
+/// Files of times of one step, line by line: of every number the median.
+fn medians(files: &[String]) -> Result<String> {
+    let files: Vec<Vec<&str>> = files.iter().map(|file| file.lines().collect()).collect();
+    let mut text = String::new();
+    for (at, first) in files.first().context("no process")?.iter().enumerate() {
+        let mut fields: Vec<String> = first.split('\t').map(str::to_owned).collect();
+        // Behind the name of a node: its time, and of a kernel that of its calls.
+        for (place, field) in fields.iter_mut().enumerate().skip(1).take(2) {
+            let number = |file: &Vec<&str>| file.get(at)?.split('\t').nth(place)?.parse::<u64>().ok();
+            let numbers: Option<Vec<u64>> = files.iter().map(number).collect();
+            let mut numbers =
+                numbers.with_context(|| format!("line {}: not the same in all files", at + 1))?;
+            numbers.sort_unstable();
+            *field = numbers[numbers.len() / 2].to_string();
+        }
+        text += &(fields.join("\t") + "\n");
+    }
+    Ok(text)
+}
+
 fn number(report: &Value, key: &str) -> Result<f64> {
     report[key].as_f64().with_context(|| format!("rk-run --json has no number {key}"))
 }
@@ -208,4 +236,20 @@ fn cells(report: &Value, overheads: &[String; 3]) -> Result<Vec<String>> {
     cells.extend_from_slice(overheads);
     cells.push("yes".to_owned());
     Ok(cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::medians;
+
+    #[test]
+    fn times_of_several_processes_are_medians() {
+        let file = |conv: u32, kernel: u32, calls: u32| {
+            format!("# rk times 1: ...\nlayer.0\t{conv}\nadd\t{kernel}\t{calls}\taten.add aten.mul\n")
+        };
+        let files = [file(9, 30, 7), file(100, 20, 6), file(8, 40, 5)];
+        assert_eq!(medians(&files).unwrap(), file(9, 30, 6));
+        let other = file(9, 30, 7).replace("layer.0\t9\n", "");
+        assert!(medians(&[file(9, 30, 7), other]).is_err());
+    }
 }

@@ -3,10 +3,10 @@
 
 mod emulated;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 
-use emulated::{Gpu, tool};
+use emulated::{Gpu, archives, tool};
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -17,18 +17,7 @@ type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// With the archives of `models.py`; none without Python.
 fn bench(models: &[&str]) -> Option<Bench> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = here.join("../../.venv/bin/python");
-    if !python.exists() {
-        eprintln!("skipped: no {}; `cargo xtask setup` makes it", python.display());
-        return None;
-    }
-    let bench = Bench { folder: tempfile::tempdir().unwrap(), gpu: Gpu::new() };
-    let mut script = std::process::Command::new(python);
-    script.arg(here.join("tests/models.py")).arg(bench.folder.path()).args(models);
-    let made = script.output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    Some(bench)
+    Some(Bench { folder: archives(models)?, gpu: Gpu::new() })
 }
 
 impl Bench {

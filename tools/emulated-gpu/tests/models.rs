@@ -3,11 +3,11 @@
 
 mod emulated;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Output;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use emulated::{Gpu, tool};
+use emulated::{Gpu, archives, tool};
 use rk_step::{Instr, Role};
 use serde_json::Value;
 
@@ -40,17 +40,8 @@ fn bench() -> Option<&'static Bench> {
     static BENCH: OnceLock<Option<Bench>> = OnceLock::new();
     BENCH
         .get_or_init(|| {
-            let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-            let python = here.join("../../.venv/bin/python");
-            if !python.exists() {
-                eprintln!("skipped: no {}; `cargo xtask setup` makes it", python.display());
-                return None;
-            }
-            let bench = Bench { folder: tempfile::tempdir().unwrap(), gpu: Gpu::new() };
-            let mut script = std::process::Command::new(python);
-            script.arg(here.join("tests/models.py")).arg(bench.folder.path()).args(MODELS).arg("overlap");
-            let made = script.output().unwrap();
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+            let models = [&MODELS[..], &["overlap"]].concat();
+            let bench = Bench { folder: archives(&models)?, gpu: Gpu::new() };
             for model in MODELS {
                 let (archive, raw) = (format!("{model}.pt"), format!("{model}.mlir"));
                 bench.made("rk-import", &[&archive, "--device", "cuda", "--measure", "1", "-o", &raw]);

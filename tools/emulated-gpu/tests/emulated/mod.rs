@@ -18,6 +18,26 @@ pub fn tool(name: &str) -> PathBuf {
     tool
 }
 
+/// A folder with the archives of these models (`models.py`); none without Python.
+#[allow(dead_code)]
+pub fn archives(models: &[&str]) -> Option<tempfile::TempDir> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = here.join("../../.venv/bin/python");
+    if !python.exists() {
+        eprintln!("skipped: no {}; `cargo xtask setup` makes it", python.display());
+        return None;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new(python)
+        .arg(here.join("tests/models.py"))
+        .arg(folder.path())
+        .args(models)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some(folder)
+}
+
 /// Two names for the library, as the two that it stands in for are looked up: one is loaded ahead of all others, and the file under the
 /// other name is the same, so that the loader gives it for both.
 pub struct Gpu(tempfile::TempDir);
