@@ -7,7 +7,9 @@
 //! 1. in a hole if there is one;
 //! 2. else where the buffers in its way weigh least; these wait in turn, and all of them grow heavier;
 //! 3. then some random moves that keep every placed buffer where it is: a run moves between its operands and its uses, or
-//!    a buffer into another hole. A move that would make two placed buffers meet is taken back.
+//!    a buffer into another hole. A move that would make two placed buffers meet is taken back;
+//! 4. now and then all placed buffers sink to the floor, or rise to the height, as far as they go in their order: small holes
+//!    come together, which moves of single buffers seldom bring about.
 //!
 //! The last one that came is placed first, or any. Neither is best everywhere, so attempts take turns. Weights are remembered
 //! from attempt to attempt and from height to height.
@@ -43,6 +45,8 @@ mod moves;
 const MOVES: u32 = 2;
 /// Of these, moves of buffers.
 const BUFFERS: f64 = 0.2;
+/// So many placements from one gathering of what is free to the next.
+const GATHER: u64 = 50;
 /// The next height is lower by one in so many parts of what is left to the goal: each from the state before.
 const STEP: u64 = 12;
 /// Placements in the first attempts at a height; each round of attempts has twice as many. Rounds that may fail.
@@ -237,6 +241,9 @@ impl<'m> Joint<'m> {
             }
             if (step % 16 == 15 && clock.expired()) || !self.shelf.insert(height, any, &mut self.random) {
                 return false;
+            }
+            if step % GATHER == GATHER - 1 {
+                self.shelf.gather(height, self.random.random_bool(0.5));
             }
             for _ in 0..MOVES {
                 if self.random.random_bool(BUFFERS) {

@@ -7,6 +7,8 @@
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::sweep::lightest;
+
 /// The offset of a buffer that waits.
 const WAITS: u64 = u64::MAX;
 /// How often a random hole is taken instead of the tightest.
@@ -33,7 +35,7 @@ struct Placed {
 
 impl Placed {
     fn lives_with(&self, start: u32, end: u32) -> bool {
-        self.start <= end && start <= self.end
+        (self.start <= end) & (start <= self.end)
     }
 }
 
@@ -51,8 +53,9 @@ pub(crate) struct Shelf {
     /// How often each item found no hole, and each two were in each other's way.
     refused: Vec<u64>,
     met: Vec<u16>,
-    near: Vec<(u64, u64, u64)>,
-    ends: Vec<(u64, u64)>,
+    /// The ends of what lives with the item at hand, and its weights.
+    lows: Vec<(u64, u64)>,
+    highs: Vec<(u64, u64)>,
 }
 
 impl Shelf {
@@ -84,11 +87,13 @@ impl Shelf {
         for item in order {
             let Item { size, start, end, .. } = self.items[item as usize];
             let mut top = 0;
-            for other in self.placed.iter().filter(|other| other.lives_with(start, end)) {
-                if other.low >= top + size {
+            for other in &self.placed {
+                // Which live at the same time is hard to foresee, so there is no branch for that alone.
+                let alive = other.lives_with(start, end);
+                if alive & (other.low >= top + size) {
                     break;
                 }
-                top = top.max(other.high);
+                top = top.max(if alive { other.high } else { 0 });
             }
             self.put(item, top);
         }
@@ -100,7 +105,7 @@ impl Shelf {
         loop {
             let before = (self.height(), self.items.clone());
             for _ in 0..2 {
-                self.turn();
+                self.turn(self.height());
                 self.restack();
             }
             if self.height() >= before.0 {
@@ -111,9 +116,20 @@ impl Shelf {
         }
     }
 
-    /// Turns the placed items upside down.
-    fn turn(&mut self) {
-        let top = self.height();
+    /// The placed items sink to the floor or rise to a height, as far as they go in their order: what was free between them comes
+    /// together.
+    pub(crate) fn gather(&mut self, height: u64, up: bool) {
+        if up {
+            self.turn(height);
+        }
+        self.restack();
+        if up {
+            self.turn(height);
+        }
+    }
+
+    /// Turns the placed items upside down, below a height.
+    fn turn(&mut self, top: u64) {
         for placed in &mut self.placed {
             (placed.low, placed.high) = (top - placed.high, top - placed.low);
             self.items[placed.item as usize].offset = placed.low;
@@ -221,9 +237,12 @@ impl Shelf {
                 }
             }
         };
-        for other in self.placed.iter().filter(|other| other.lives_with(start, end)) {
-            look(other.low, top);
-            top = top.max(other.high);
+        for other in &self.placed {
+            let alive = other.lives_with(start, end);
+            if alive & (other.low >= top + size) {
+                look(other.low, top);
+            }
+            top = top.max(if alive { other.high } else { 0 });
         }
         look(height, top);
         best
@@ -234,41 +253,19 @@ impl Shelf {
         let Item { size, start, end, .. } = self.items[item as usize];
         let rows = self.met.len().isqrt();
         let met = &self.met[self.row[item as usize] as usize * rows..][..rows];
-        self.near.clear();
-        for other in self.placed.iter().filter(|other| other.lives_with(start, end)) {
+        self.lows.resize(self.placed.len(), (0, 0));
+        self.highs.resize(self.placed.len(), (0, 0));
+        let mut count = 0;
+        for other in &self.placed {
             let met = met[self.row[other.item as usize] as usize];
-            self.near.push((other.low, other.high, 1 + self.refused[other.item as usize] + u64::from(met)));
+            let weight = 1 + self.refused[other.item as usize] + u64::from(met);
+            (self.lows[count], self.highs[count]) = ((other.low, weight), (other.high, weight));
+            count += usize::from(other.lives_with(start, end));
         }
-        self.ends.clear();
-        self.ends.extend(self.near.iter().map(|near| (near.1, near.2)));
-        self.ends.sort_unstable();
-        let roof = height - size;
-        let above = std::iter::once(0).chain(self.ends.iter().map(|end| end.0));
-        let below = self.near.iter().filter_map(|near| near.0.checked_sub(size)).chain([roof]);
-        let (mut best, mut least, mut ties) = (0, u64::MAX, 0u32);
-        let mut try_all = |offsets: &mut dyn Iterator<Item = u64>| {
-            // In the way: what begins below the upper end, less what ends at the lower end or deeper.
-            let (mut begun, mut ended, mut next_begin, mut next_end) = (0u64, 0u64, 0, 0);
-            for offset in offsets.take_while(|&offset| offset <= roof) {
-                while let Some(near) = self.near.get(next_begin).filter(|near| near.0 < offset + size) {
-                    begun += near.2;
-                    next_begin += 1;
-                }
-                while let Some(&(_, weight)) = self.ends.get(next_end).filter(|end| end.0 <= offset) {
-                    ended += weight;
-                    next_end += 1;
-                }
-                let weight = begun - ended;
-                ties = if weight < least { 1 } else { ties + u32::from(weight == least) };
-                if weight < least || (weight == least && random.random_range(0..ties) == 0) {
-                    (best, least) = (offset, weight);
-                }
-            }
-        };
-        // Each in ascending order, as the sums need it.
-        try_all(&mut above.into_iter());
-        try_all(&mut below.into_iter());
-        best
+        self.lows.truncate(count);
+        self.highs.truncate(count);
+        self.highs.sort_unstable();
+        lightest(&mut self.lows, &mut self.highs, size, height - size, |ties| random.random_range(0..ties))
     }
 
     /// An item lives from now on as `now` does, at the same offset.
@@ -294,4 +291,27 @@ impl Shelf {
 
 fn placed(item: &Item, index: u32) -> Placed {
     Placed { low: item.offset, high: item.offset + item.size, start: item.start, end: item.end, item: index }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn what_is_free_comes_together() {
+        let item = |size, offset, start, end| Item { size, offset, start, end };
+        // Five bytes are free below the first, between the two that live with it, and above them.
+        let items = vec![item(10, 5, 0, 9), item(10, 20, 0, 4), item(5, 20, 5, 9), item(10, WAITS, 2, 3)];
+        for up in [false, true] {
+            let mut shelf = Shelf { items: items.clone(), ..Shelf::default() };
+            shelf.settle();
+            let mut random = ChaCha8Rng::seed_from_u64(1);
+            assert_eq!(shelf.hole(3, 35, &mut random), None);
+            shelf.gather(35, up);
+            let offsets = shelf.items.iter().map(|item| item.offset).collect::<Vec<_>>();
+            assert_eq!(offsets, if up { [15, 25, 30, WAITS] } else { [0, 10, 10, WAITS] });
+            assert!(shelf.hole(3, 35, &mut random).is_some());
+        }
+    }
 }
