@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rk_plan::{Bytes, Time};
 
-use crate::anneal::Annealing;
+use crate::anneal::{Annealing, HEATS};
 use crate::bounds::{Bound, HeldSet, held_at, order_free_below};
 use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
@@ -35,7 +35,7 @@ const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 /// A plan is far from the bound if more than one part in this many of the base time lies between: 1 point.
 const FAR: u64 = 100;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
-const SMALL: usize = 500;
+pub(crate) const SMALL: usize = 500;
 /// The share of the time left for a bound in the given order.
 const ORDER_SHARE: f64 = 0.06;
 /// Moves of an annealing, at most; growing with the rounds.
@@ -233,10 +233,10 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
         .take_while(|_| !task.clock.expired())
         .map(|order| Annealing::new(&model, order, task.budget, seed))
         .collect();
-    annealed.sort_by_key(|annealing| annealing.best_peak);
+    annealed.sort_by_key(|annealing| annealing.best_excess);
     annealed.truncate(4);
     tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
-    let moves = (100 * model.len() as u64).min(MOVES);
+    let moves = (200 * model.len() as u64).min(MOVES);
     let mut starts = Vec::new();
     let mut start = |task: &mut Task, nodes: &[u32], tries: u32| {
         if let Some(best) = first_plan::greedy(&model, nodes, task.budget, seed, tries, &task.clock) {
@@ -244,18 +244,18 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
             starts.push(best);
         }
     };
-    for annealing in &mut annealed {
+    for (index, annealing) in annealed.iter_mut().enumerate() {
         if task.plan.is_none() {
             // A plan at once, however bad.
             start(task, &annealing.best, 1);
         }
-        for recompute in [false, true] {
-            annealing.run(moves, recompute, &task.clock);
+        for (moves, recompute) in [(moves / 4, false), (moves, true)] {
+            annealing.run(moves, recompute, HEATS[index % 2], &task.clock);
             start(task, &annealing.best, TRIES);
         }
         tracing::debug!(
-            peak = annealing.best_peak,
-            budget = task.budget,
+            excess = annealing.best_excess as f64,
+            cost = annealing.best_cost,
             milliseconds = task.clock.elapsed().as_millis() as u64,
             "annealed"
         );
@@ -273,9 +273,9 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
         let start = &orders[round as usize % orders.len()];
         let mut annealing = Annealing::new(&task.model, start, task.budget, seed);
-        annealing.run(moves, false, &task.clock);
-        annealing.run(moves, true, &task.clock);
-        tracing::debug!(round, peak = annealing.best_peak, budget = task.budget, "insisting");
+        annealing.run(moves / 4, false, HEATS[round as usize % 2], &task.clock);
+        annealing.run(moves, true, HEATS[round as usize % 2], &task.clock);
+        tracing::debug!(round, excess = annealing.best_excess as f64, "insisting");
         let nodes = annealing.best;
         task.offer(&nodes, Solver::Local);
         if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, TRIES, &task.clock) {

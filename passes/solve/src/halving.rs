@@ -2,14 +2,14 @@
 //!
 //! Every start gets the same few iterations, whose number falls with the square of the nodes: what is won by looking at many
 //! starts for long does not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
-//! round, some that lost early come back for a while: the winner may sit in a place with no way out. Where another order may
-//! pay, annealed rivals join every round. Proofs are tried in between.
+//! round, some that lost early come back for a while: the winner may sit in a place with no way out. In small graphs, and where
+//! another order may pay, annealed rivals join every round, twice as long as in the one before. Proofs are tried in between.
 //!
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
 //! 2016, for the halving.
 
-use crate::anneal::Annealing;
-use crate::auto::{MOVES, TRIES, gap_is_large, gap_within, insist, order_matters, proof_starts};
+use crate::anneal::{Annealing, HEATS};
+use crate::auto::{MOVES, SMALL, TRIES, gap_is_large, gap_within, insist, order_matters, proof_starts};
 use crate::clock::Clock;
 use crate::greedy as first_plan;
 use crate::model::Model;
@@ -38,6 +38,11 @@ const FEW: usize = 4;
 /// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
 const NEAR: u64 = 1_000;
 
+/// Moves of a rival in the first round, times nodes.
+const RIVALRY: u64 = 200;
+/// How hot the annealing from the best plan is at first: a part of it stays.
+const REHEAT: f64 = 0.5;
+
 /// When a search ends, besides proof and clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
@@ -63,7 +68,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.goal().0;
-    let reordered = gap_is_large(task) && order_matters(task);
+    let reordered = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
     // Taken out, so that the searches can borrow it while the task collects what they find.
     let model = std::mem::replace(&mut task.model, Model::empty());
     let mut searches: Vec<Search> = starts
@@ -179,17 +184,19 @@ fn run_side_by_side(searches: &mut [Search], threads: usize, iterations: u64, go
 
 /// Competitors that the moves of the local search cannot reach: annealed from the best plan, and from fresh orders.
 fn rivals(model: &Model, best: &Best, budget: i64, seed: u64, round: u32, clock: &Clock) -> Vec<(Best, u64)> {
-    let moves = (50 * model.len() as u64).min(MOVES) << (round / 2).min(16);
+    let moves = (RIVALRY * model.len() as u64).min(MOVES) << round.min(16);
     let mut starts = vec![best.nodes.clone()];
     let mut orders = list_schedules(model, 12, seed, clock);
     starts.extend(orders.drain(5.min(orders.len())..).take(3));
     let mut found = Vec::new();
-    for (start, seed) in starts.iter().zip(seed..) {
+    for (index, (start, seed)) in starts.iter().zip(seed..).enumerate() {
         let mut annealing = Annealing::new(model, start, budget, seed);
-        if start.len() == model.len() {
-            annealing.run(moves, false, clock);
+        let fresh = start.len() == model.len();
+        let heat = if fresh { HEATS[(index + round as usize) % 2] } else { REHEAT };
+        if fresh {
+            annealing.run(moves / 4, false, heat, clock);
         }
-        annealing.run(moves, true, clock);
+        annealing.run(moves, true, heat, clock);
         let plan = first_plan::greedy(model, &annealing.best, budget, seed, TRIES, clock);
         found.extend(plan.map(|best| (best, seed)));
     }

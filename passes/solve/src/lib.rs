@@ -35,6 +35,9 @@ mod halving;
 mod joint;
 pub mod kcut;
 pub mod knapsack;
+mod line;
+#[cfg(test)]
+mod line_tests;
 mod links;
 mod maxtree;
 pub mod milp;

@@ -21,7 +21,6 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::clock::Clock;
-use crate::model::NONE;
 use crate::tape::Tape;
 
 /// Longer chains of recomputation are never worth one eviction, and every spread leaves room for this many runs.
@@ -237,15 +236,6 @@ impl Repair {
         Evicted::Nothing
     }
 
-    /// Runs `node` again, with what it needs, just before the slot `before`; does nothing if that is impossible.
-    pub(crate) fn evict(&mut self, tape: &mut Tape, node: u32, before: u32) {
-        if self.closure(tape, node, before, NONE, u64::MAX).is_some()
-            && !tape.reserve(before, self.closure.len())
-        {
-            self.insert_closure(tape, before);
-        }
-    }
-
     /// Inserts the closure before a slot and deletes the runs that it makes superfluous; returns its first slot.
     fn insert_closure(&mut self, tape: &mut Tape, before: u32) -> u32 {
         let mut next = before;
@@ -276,7 +266,7 @@ impl Repair {
     }
 
     /// The runs that bring the outputs of `root` back just before the slot `before`, in order, and their time; above `limit`
-    /// ticks only some of them. `over` is a slot before `before` that is over the budget, or `NONE`: nothing is stretched across.
+    /// ticks only some of them. `over` is a slot before `before` that is over the budget: nothing is stretched across.
     fn closure(&mut self, tape: &Tape, root: u32, before: u32, over: u32, limit: u64) -> Option<u64> {
         let model = tape.model;
         self.closures += 1;
@@ -304,7 +294,7 @@ impl Repair {
                     continue;
                 }
                 let bytes = model.bytes[value as usize];
-                let crosses = over != NONE && end < over;
+                let crosses = end < over;
                 if bytes == 0
                     || end == last
                     || (!crosses && tape.tree().most_in(end + 1, last) + bytes + stretched <= self.budget)

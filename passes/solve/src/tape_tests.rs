@@ -9,7 +9,8 @@ use crate::model::{Model, NONE, to_sequence};
 use crate::search::shift;
 use crate::tape::Tape;
 
-fn random_graph(nodes: usize, random: &mut ChaCha8Rng) -> Graph {
+/// `states` is the share of nodes that keep generator state.
+pub(crate) fn random_graph(nodes: usize, states: f64, random: &mut ChaCha8Rng) -> Graph {
     let mut builder = GraphBuilder::new("random");
     let mut values = Vec::new();
     for position in 0..nodes {
@@ -25,7 +26,7 @@ fn random_graph(nodes: usize, random: &mut ChaCha8Rng) -> Graph {
             spec.outputs.push(OutputSpec { bytes, pinned, ..OutputSpec::default() });
         }
         spec.workspace = Bytes(random.random_range(0..3));
-        spec.state = Bytes(if random.random_bool(0.2) { 2 } else { 0 });
+        spec.state = Bytes(if random.random_bool(states) { 2 } else { 0 });
         spec.once = random.random_bool(0.1);
         spec.overwrites = spec.reads.first().copied().filter(|_| random.random_bool(0.5));
         let id = builder.add(spec).unwrap_or_else(|error| panic!("node {position}: {error}"));
@@ -70,7 +71,7 @@ proptest! {
     #[test]
     fn the_tape_judges_as_the_judge_does(seed in any::<u64>(), nodes in 1usize..25) {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
-        let graph = random_graph(nodes, &mut random);
+        let graph = random_graph(nodes, 0.2, &mut random);
         let model = Model::new(&graph);
         let base: Vec<u32> = (0..nodes as u32).collect();
         let mut tape = Tape::new(&model, &base);
