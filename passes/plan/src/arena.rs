@@ -25,9 +25,11 @@ mod eject;
 mod given;
 mod grain;
 mod place;
+mod sweep;
 
 pub use given::{Misplaced, check_no_overlap, is_plain, placed_at, settled};
 pub use grain::rounded;
+pub use sweep::lightest;
 
 /// Whose storage a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,7 +59,6 @@ mod shelf;
 mod smallest;
 mod solver;
 mod stage_ilp;
-mod sweep;
 pub mod synthetic;
 mod tape;
 #[cfg(test)]

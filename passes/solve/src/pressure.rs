@@ -13,19 +13,20 @@ const SHARE: i64 = 900;
 pub(crate) const UNIT: i64 = 1 << 10;
 
 /// Live bytes at each slot of a tape, used or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pressure {
     live: Vec<i64>,
     from: i64,
-    scale: i64,
+    /// Units per byte: to multiply is much faster than to divide.
+    scale: f64,
 }
 
 impl Pressure {
     /// Of items whose lives are those on the tape.
     pub(crate) fn new(limit: i64, tape: &Tape, items: &[Item]) -> Self {
         let from = limit / 1000 * SHARE;
-        let mut pressure =
-            Self { live: vec![0; tape.last_slot() as usize + 2], from, scale: (limit - from).max(1) };
+        let scale = UNIT as f64 / (limit - from).max(1) as f64;
+        let mut pressure = Self { live: vec![0; tape.last_slot() as usize + 2], from, scale };
         items.iter().for_each(|item| pressure.add(item.start, item.end + 1, item.size, 1));
         pressure
     }
@@ -46,8 +47,8 @@ impl Pressure {
     }
 
     fn at(&self, slot: u32) -> i64 {
-        let over = (self.live[slot as usize] - self.from).max(0).saturating_mul(UNIT) / self.scale;
-        over.min(1 << 20).pow(2)
+        let over = (self.live[slot as usize] - self.from).max(0) as f64 * self.scale;
+        (over as i64).min(1 << 20).pow(2)
     }
 
     /// The part of it in a range of slots.

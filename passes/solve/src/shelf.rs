@@ -6,8 +6,7 @@
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-
-use crate::sweep::lightest;
+use rk_plan::arena::lightest;
 
 /// The offset of a buffer that waits.
 const WAITS: u64 = u64::MAX;

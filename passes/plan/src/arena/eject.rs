@@ -12,11 +12,8 @@
 //! Source: the ejection pool with penalty counters of Nagata and Bräysy, "A powerful route minimization heuristic", 2009,
 //! with address space in place of routes. Not here: proofs that a height is impossible.
 
-use super::{Item, SplitMix, height, place};
+use super::{Item, SplitMix, height, place, sweep::lightest};
 
-/// Pairs of items that live at the same time beyond which nothing is squeezed: they are held in memory, 4 bytes each. Finding
-/// them counts as effort, a comparison each.
-const MOST_PAIRS: usize = 20_000_000;
 /// The offset of an item that waits.
 const WAITS: u64 = u64::MAX;
 /// The next height is lower by one in so many parts of what is left to the lower bound.
@@ -37,9 +34,7 @@ pub(super) fn squeeze(
     effort: u64,
 ) -> (Vec<u64>, u64) {
     let mut least = height(items, &offsets);
-    let Some(mut state) = (least > goal).then(|| Squeeze::new(items, effort)).flatten() else {
-        return (offsets, 0);
-    };
+    let mut state = Squeeze::new(items);
     let (mut patience, mut attempt) = (effort / ATTEMPTS, 0u32);
     while least > goal && state.spent < effort {
         let target = (least - 1 - (least - goal) / STEP) / alignment * alignment;
@@ -70,61 +65,69 @@ struct Habit {
 
 struct Squeeze<'a> {
     items: &'a [Item],
-    /// For each item, those that live at the same time.
-    neighbours: Vec<Vec<u32>>,
     /// The weight that sizes give, from 1 to [`LARGEST`].
     bulk: Vec<u64>,
     offsets: Vec<u64>,
+    /// What is placed, by lower ends and by upper ends.
+    by_low: Vec<Placed>,
+    by_high: Vec<Placed>,
     /// How often each item found no hole.
     refused: Vec<u64>,
     waiting: Vec<u32>,
     random: SplitMix,
     spent: u64,
     /// The placed neighbours of the item at hand, from the floor up.
-    near: Vec<Near>,
-    /// Their upper ends and weights, sorted.
-    ends: Vec<(u64, u64)>,
+    near: Vec<Placed>,
+    tops: Vec<Placed>,
+    /// Their lower and upper ends with what has a weight there, sorted.
+    lows: Vec<(u64, u64)>,
+    highs: Vec<(u64, u64)>,
 }
 
-#[derive(Clone, Copy)]
-struct Near {
+/// A placed item, for fast looking.
+#[derive(Clone, Copy, Default)]
+struct Placed {
     from: u64,
     to: u64,
+    start: u32,
+    end: u32,
     item: u32,
-    weight: u64,
 }
 
 impl<'a> Squeeze<'a> {
-    fn new(items: &'a [Item], effort: u64) -> Option<Self> {
-        let most_pairs = usize::try_from(effort).map_or(MOST_PAIRS, |effort| effort.min(MOST_PAIRS));
-        let neighbours = neighbours(items, most_pairs)?;
+    fn new(items: &'a [Item]) -> Self {
         let most = items.iter().map(|item| u128::from(item.size)).max().unwrap_or(0).max(1);
         let bulk = items.iter().map(|item| 1 + (u128::from(item.size) * (LARGEST - 1) / most) as u64);
-        Some(Self {
+        Self {
             items,
-            spent: neighbours.iter().map(|list| list.len() as u64).sum(),
-            neighbours,
             bulk: bulk.collect(),
             offsets: vec![WAITS; items.len()],
+            by_low: Vec::new(),
+            by_high: Vec::new(),
             refused: vec![1; items.len()],
             waiting: Vec::new(),
             random: SplitMix(0x5eed),
+            spent: 0,
             near: Vec::new(),
-            ends: Vec::new(),
-        })
+            tops: Vec::new(),
+            lows: Vec::new(),
+            highs: Vec::new(),
+        }
     }
 
     /// Looks for a layout below `height` from one that may be higher; gives up after `effort`.
     fn below(&mut self, start: &[u64], height: u64, habit: Habit, effort: u64) -> Option<Vec<u64>> {
-        self.offsets.copy_from_slice(start);
-        self.waiting.clear();
+        (self.by_low, self.by_high, self.waiting) = (Vec::new(), Vec::new(), Vec::new());
         let limit = self.spent + effort;
-        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| item.size > 0) {
-            if self.offsets[index] + item.size > height {
-                self.offsets[index] = WAITS;
-                self.waiting.push(index as u32);
+        for (index, (item, &from)) in self.items.iter().zip(start).enumerate() {
+            self.offsets[index] = if from + item.size > height { WAITS } else { from };
+            match self.offsets[index] {
+                _ if item.size == 0 => {}
+                WAITS => self.waiting.push(index as u32),
+                _ => self.by_low.push(self.placed(index as u32)),
             }
         }
+        self.list();
         while let Some(item) = self.waiting.pop() {
             if self.spent >= limit {
                 return None;
@@ -134,38 +137,63 @@ impl<'a> Squeeze<'a> {
         Some(self.offsets.clone())
     }
 
+    /// Puts both lists of the placed items in order, and notes their offsets.
+    fn list(&mut self) {
+        self.by_high.clone_from(&self.by_low);
+        self.by_low.sort_unstable_by_key(|placed| (placed.from, placed.item));
+        self.by_high.sort_unstable_by_key(|placed| (placed.to, placed.item));
+        for placed in &self.by_low {
+            self.offsets[placed.item as usize] = placed.from;
+        }
+    }
+
+    fn placed(&self, item: u32) -> Placed {
+        let Item { size, start, end } = self.items[item as usize];
+        let from = self.offsets[item as usize];
+        Placed { from, to: from + size, start: start as u32, end: end as u32, item }
+    }
+
+    /// Where a placed item is, or would be, in the two lists.
+    fn positions(&self, placed: Placed) -> (usize, usize) {
+        let low = |other: &Placed| (other.from, other.item) < (placed.from, placed.item);
+        let high = |other: &Placed| (other.to, other.item) < (placed.to, placed.item);
+        (self.by_low.partition_point(low), self.by_high.partition_point(high))
+    }
+
     fn insert(&mut self, item: u32, height: u64, habit: Habit) {
         let size = self.items[item as usize].size;
-        self.look_around(item, habit);
+        self.look_around(item);
         let offset = match self.hole(size, height, habit) {
             Some(offset) => offset,
             None => {
                 self.refused[item as usize] += 1;
-                self.cheapest(size, height)
+                self.cheapest(item, height, habit)
             }
         };
-        self.offsets[item as usize] = offset;
-        for near in self.near.iter().filter(|near| near.from < offset + size && near.to > offset) {
-            self.offsets[near.item as usize] = WAITS;
-            self.waiting.push(near.item);
-        }
-    }
-
-    fn look_around(&mut self, item: u32, habit: Habit) {
-        let around = &self.neighbours[item as usize];
-        // Looking, sorting and summing: measured, about eight comparisons each.
-        self.spent += 8 * (around.len() as u64 + 4);
-        self.near.clear();
-        for &item in around {
-            let from = self.offsets[item as usize];
-            if from != WAITS {
-                let bulk = if habit.by_size { self.bulk[item as usize] } else { 1 };
-                let (to, weight) =
-                    (from + self.items[item as usize].size, bulk * self.refused[item as usize]);
-                self.near.push(Near { from, to, item, weight });
+        for at in 0..self.near.len() {
+            let near = self.near[at];
+            if near.from < offset + size && near.to > offset {
+                let (low, high) = self.positions(near);
+                self.by_low.remove(low);
+                self.by_high.remove(high);
+                self.offsets[near.item as usize] = WAITS;
+                self.waiting.push(near.item);
             }
         }
-        self.near.sort_unstable_by_key(|near| (near.from, near.item));
+        self.offsets[item as usize] = offset;
+        let placed = self.placed(item);
+        let (low, high) = self.positions(placed);
+        self.by_low.insert(low, placed);
+        self.by_high.insert(high, placed);
+    }
+
+    /// The placed neighbours of an item, sorted.
+    fn look_around(&mut self, item: u32) {
+        let Item { start, end, .. } = self.items[item as usize];
+        // Measured: a look costs about half a comparison, filtering included.
+        self.spent += self.by_low.len() as u64 / 2 + 16;
+        let (start, end) = (start as u32, end as u32);
+        alive(&self.by_low, &mut self.near, start, end);
     }
 
     /// A place where nothing is in the way.
@@ -186,58 +214,31 @@ impl<'a> Squeeze<'a> {
     }
 
     /// The place where the least weight is in the way; ties at random.
-    fn cheapest(&mut self, size: u64, height: u64) -> u64 {
-        self.ends.clear();
-        self.ends.extend(self.near.iter().map(|near| (near.to, near.weight)));
-        self.ends.sort_unstable();
-        let roof = height - size;
-        let above = std::iter::once(0).chain(self.ends.iter().map(|end| end.0));
-        let below = self.near.iter().filter_map(|near| near.from.checked_sub(size)).chain([roof]);
-        let (mut best, mut least, mut ties) = (0, u64::MAX, 0);
-        let mut try_all = |offsets: &mut dyn Iterator<Item = u64>| {
-            // In the way of an item: what begins below its upper end, less what ends at its lower end or deeper.
-            let (mut begun, mut ended, mut next_begin, mut next_end) = (0, 0, 0, 0);
-            for offset in offsets.take_while(|&offset| offset <= roof) {
-                while let Some(near) = self.near.get(next_begin).filter(|near| near.from < offset + size) {
-                    begun += near.weight;
-                    next_begin += 1;
-                }
-                while let Some(&(_, weight)) = self.ends.get(next_end).filter(|end| end.0 <= offset) {
-                    ended += weight;
-                    next_end += 1;
-                }
-                let weight: u64 = begun - ended;
-                ties = if weight < least { 1 } else { ties + usize::from(weight == least) };
-                if weight < least || (weight == least && self.random.below(ties) == 0) {
-                    (best, least) = (offset, weight);
-                }
-            }
+    fn cheapest(&mut self, item: u32, height: u64, habit: Habit) -> u64 {
+        let Item { size, start, end } = self.items[item as usize];
+        self.spent += self.by_low.len() as u64;
+        let (start, end) = (start as u32, end as u32);
+        let weight = |item: u32| {
+            let bulk = if habit.by_size { self.bulk[item as usize] } else { 1 };
+            bulk * self.refused[item as usize]
         };
-        // Each in ascending order, as the sums need it.
-        try_all(&mut above.into_iter());
-        try_all(&mut below.into_iter());
-        best
+        self.lows.clear();
+        self.lows.extend(self.near.iter().map(|near| (near.from, weight(near.item))));
+        alive(&self.by_high, &mut self.tops, start, end);
+        self.highs.clear();
+        self.highs.extend(self.tops.iter().map(|near| (near.to, weight(near.item))));
+        let random = &mut self.random;
+        lightest(&mut self.lows, &mut self.highs, size, height - size, |ties| random.below(ties))
     }
 }
 
-/// The items that live at the same time as each, unless there are more of them than `most`.
-fn neighbours(items: &[Item], most: usize) -> Option<Vec<Vec<u32>>> {
-    let mut by_start: Vec<u32> =
-        (0..items.len() as u32).filter(|&item| items[item as usize].size > 0).collect();
-    by_start.sort_by_key(|&item| (items[item as usize].start, item));
-    let mut lists: Vec<Vec<u32>> = vec![Vec::new(); items.len()];
-    let (mut alive, mut count): (Vec<u32>, usize) = (Vec::new(), 0);
-    for item in by_start {
-        alive.retain(|&other| items[other as usize].end >= items[item as usize].start);
-        count += 2 * alive.len();
-        if count > most {
-            return None;
-        }
-        for &other in &alive {
-            lists[other as usize].push(item);
-            lists[item as usize].push(other);
-        }
-        alive.push(item);
+/// Those that live at some time from `start` to `end`, in the same order. Which do is hard to foresee, so there is no branch.
+fn alive(from: &[Placed], to: &mut Vec<Placed>, start: u32, end: u32) {
+    to.resize(from.len(), Placed::default());
+    let mut count = 0;
+    for other in from {
+        to[count] = *other;
+        count += usize::from((other.start <= end) & (start <= other.end));
     }
-    Some(lists)
+    to.truncate(count);
 }

@@ -7,12 +7,12 @@
 
 /// The offset up to `roof` at which the least weight is in the way of `size` bytes. `lows` are lower ends and weights, `highs` upper ends
 /// and weights of the same intervals, both sorted; an end is added to each. `below(n)` is any number below n, to break ties.
-pub(crate) fn lightest(
+pub fn lightest(
     lows: &mut Vec<(u64, u64)>,
     highs: &mut Vec<(u64, u64)>,
     size: u64,
     roof: u64,
-    mut below: impl FnMut(u32) -> u32,
+    mut below: impl FnMut(usize) -> usize,
 ) -> u64 {
     lows.push((u64::MAX, 0));
     highs.push((u64::MAX, 0));
@@ -47,9 +47,8 @@ pub(crate) fn lightest(
 
 #[cfg(test)]
 mod tests {
+    use super::super::SplitMix;
     use super::*;
-    use rand::{Rng, SeedableRng};
-    use rand_chacha::ChaCha8Rng;
 
     /// By looking at every offset.
     fn least(around: &[(u64, u64, u64)], size: u64, roof: u64) -> u64 {
@@ -64,21 +63,22 @@ mod tests {
 
     #[test]
     fn no_offset_has_less_in_the_way() {
-        let mut random = ChaCha8Rng::seed_from_u64(3);
-        let mut below = |limit: u32| random.random_range(0..limit);
+        let mut random = SplitMix(3);
+        let mut below = |limit: u64| random.below(limit as usize) as u64;
         for _ in 0..500 {
-            let (height, size) = (40, 1 + u64::from(below(20)));
+            let (height, size) = (40, 1 + below(20));
             let around: Vec<(u64, u64, u64)> = (0..below(12))
                 .map(|_| {
                     let low = below(40);
-                    (u64::from(low), u64::from(low + 1 + below(40 - low)), 1 + u64::from(below(9)))
+                    (low, low + 1 + below(40 - low), 1 + below(9))
                 })
                 .collect();
             let mut lows: Vec<(u64, u64)> = around.iter().map(|one| (one.0, one.2)).collect();
             let mut highs: Vec<(u64, u64)> = around.iter().map(|one| (one.1, one.2)).collect();
             lows.sort_unstable();
             highs.sort_unstable();
-            let offset = lightest(&mut lows, &mut highs, size, height - size, &mut below);
+            let offset =
+                lightest(&mut lows, &mut highs, size, height - size, |ties| below(ties as u64) as usize);
             assert!(offset <= height - size);
             assert_eq!(weight_at(&around, size, offset), least(&around, size, height - size), "{around:?}");
         }
