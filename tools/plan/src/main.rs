@@ -206,20 +206,22 @@ fn addresses(base: &Trace, arguments: &Arguments) -> Addresses {
 
 fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Arguments) -> Request<'a> {
     let time = arguments.time_limit.mul_f64(1.0 - PACKING);
-    let packing = match arguments.fit {
-        Fit::Arena => Duration::ZERO,
-        Fit::Peak if packs_easily(graph, addresses(base, arguments)) => packing_time(graph.len()),
-        Fit::Peak => time.mul_f64(COMPACTING),
-    };
-    Request {
+    let addresses = addresses(base, arguments);
+    let request = Request {
         solver: arguments.solver,
-        time_limit: time - packing.min(time / 2),
+        time_limit: time,
         seed: arguments.seed,
         threads: arguments.threads as usize,
         milp: arguments.milp,
-        addresses: (arguments.fit == Fit::Arena).then(|| addresses(base, arguments)),
+        addresses: (arguments.fit == Fit::Arena).then_some(addresses),
         ..Request::new(graph, budget)
-    }
+    };
+    let packing = match arguments.fit {
+        Fit::Arena => Duration::ZERO,
+        Fit::Peak if packs_easily(&request, addresses) => packing_time(graph.len()),
+        Fit::Peak => time.mul_f64(COMPACTING),
+    };
+    Request { time_limit: time - packing.min(time / 2), ..request }
 }
 
 fn exit_code(status: Status) -> ExitCode {
