@@ -39,13 +39,19 @@ pub fn on_device(inputs: &[Tensor], device: Device) -> Result<Vec<Tensor>> {
         let mut shared =
             (0..at).filter(|&other| storages[at].is_some() && storages[other] == storages[at]).peekable();
         let apart = shared.peek().is_some();
-        moved.push(match shared.find(|&other| input.is_set_to(&inputs[other])) {
+        moved.push(match shared.find(|&other| is_same(input, &inputs[other])) {
             Some(same) => moved[same].shallow_clone(),
             None if apart => input.f_to_device(device.to_tch())?.f_detach_copy()?,
             None => input.f_to_device(device.to_tch())?,
         });
     }
     Ok(moved)
+}
+
+/// Whether two tensors of one storage are the same elements in the same places.
+fn is_same(one: &Tensor, other: &Tensor) -> bool {
+    let layout = |of: &Tensor| (of.data_ptr(), of.kind(), of.size(), of.stride());
+    layout(one) == layout(other)
 }
 
 /// Where the storage of a tensor begins; `None` without elements, or without a storage (a sparse tensor, which the recorder refuses by name).
