@@ -17,7 +17,7 @@ use crate::anneal::{Annealing, HEATS};
 use crate::bounds::{Bound, HeldSet, held_at, order_free_below};
 use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
-use crate::halving::{Until, search};
+use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
 use crate::model::Model;
 use crate::order::list_schedules;
@@ -85,6 +85,29 @@ pub(crate) fn portfolio(task: &mut Task) {
     }
     in_given_order(task);
     search(task, starts, Until::Proved);
+}
+
+/// For a budget near one that was solved: from the plans that the request brings along, without bounds.
+pub(crate) fn nearby(task: &mut Task) {
+    let seed = task.request.seed;
+    let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
+    if task.model.len() <= SMALL || order_matters(task) {
+        let model = std::mem::replace(&mut task.model, Model::empty());
+        let moves = (200 * model.len() as u64).min(MOVES);
+        for ((_, start), seed) in task.request.starts.iter().zip(seed..) {
+            let mut annealing =
+                Annealing::new(&model, &crate::model::from_sequence(start), task.budget, seed);
+            annealing.run(moves, true, REHEAT, &task.clock);
+            if let Some(best) =
+                first_plan::greedy(&model, &annealing.best, task.budget, seed, TRIES, &task.clock)
+            {
+                task.offer(&best.nodes, Solver::Local);
+                starts.push(best);
+            }
+        }
+        task.model = model;
+    }
+    search(task, starts, Until::TimeIsUp);
 }
 
 /// A bound for the given order only, where the one for all orders is far from the plan: it tells whether another order, or more

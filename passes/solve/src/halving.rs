@@ -41,13 +41,15 @@ const NEAR: u64 = 1_000;
 /// Moves of a rival in the first round, times nodes.
 const RIVALRY: u64 = 200;
 /// How hot the annealing from the best plan is at first: a part of it stays.
-const REHEAT: f64 = 0.5;
+pub(crate) const REHEAT: f64 = 0.5;
 
 /// When a search ends, besides proof and clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// Never: bounds, and rivals of the best plan, for as long as there is time.
     Proved,
+    /// Never, and nothing is proven.
+    TimeIsUp,
     /// When a round gains next to nothing and the plan is near the bound. Proofs only where it is far when that happens.
     Stalled,
 }

@@ -92,6 +92,16 @@ fn solve_logical(request: &Request) -> Outcome {
     task.outcome()
 }
 
+/// The same from the plans of a budget near by, without a look at anything else.
+fn solve_nearby(request: &Request) -> Outcome {
+    let mut task = Task::new(request);
+    warm_up(&mut task);
+    if !task.is_settled() {
+        auto::nearby(&mut task);
+    }
+    task.outcome()
+}
+
 /// Repairs the starts of the request that need more than the budget.
 fn warm_up(task: &mut Task) {
     for (solver, sequence) in &task.request.starts {

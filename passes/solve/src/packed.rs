@@ -3,9 +3,10 @@
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
 //! 2. Look for a layout and another order of its runs at once ([`crate::compact`]), then do the same with those of the other plans
 //!    that the search met, fastest first, whose peak leaves as much room as the layout before would have needed.
-//! 3. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
+//! 3. Search again for smaller peaks, from what is there: less by more than the overshoot, then half-way between what did and what did not
+//!    help. Such a search is short, because what nearly fits is at hand ([`solve_nearby`]).
+//! 4. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
 //!    is repaired from a tight plan is as hard to pack as that.
-//! 4. Solve again for smaller peaks, from what is there: less by the overshoot, then half-way between what did and what did not help.
 //! 5. Lower the arena of the plan that fits, if it is more than a hundredth above its peak.
 //!
 //! A plan keeps the layout that was found for it: packing its runs again would seldom find one as low. Bounds are those of the
@@ -17,16 +18,21 @@
 use std::time::Duration;
 
 use rk_plan::arena::{Arena, pack_with, packs_at_once};
-use rk_plan::{Bytes, Graph, Sequence, base_trace, judge};
+use rk_plan::{Bytes, Graph, Sequence, Time, base_trace, judge};
 
 use crate::clock::Clock;
 use crate::compact::compact;
 use crate::request::{Addresses, Outcome, Plan, Request, Status, Stop};
-use crate::solve_logical;
+use crate::{solve_logical, solve_nearby};
 
-/// Attempts after the first, and the share of the time left for each search.
-const ATTEMPTS: u32 = 6;
+/// Attempts after the first, and the share of the time left for each search: of its own, or from plans of a budget near by.
+const ATTEMPTS: u32 = 12;
 const ATTEMPT_TIME: f64 = 0.5;
+const NEARBY_TIME: f64 = 0.2;
+/// The share of the time left in which what was found near by is packed, before a plan fits and after.
+const NEARBY_COMPACTING: (f64, f64) = (0.3, 0.4);
+/// As long as none fits, the budget is less by the overshoot and one in so many bytes of that more; twice as much with each attempt.
+const MARGIN: u64 = 4;
 /// The share of the time of the first attempt, where the given order packs without loss and where it does not.
 const FIRST: (f64, f64) = (0.75, 0.2);
 /// Larger graphs are taken to pack well without a look.
@@ -141,10 +147,10 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
     starts.sort_by_key(|plan| plan.trace.time);
-    let mut best = packer.take(&mut first, if packer.easy { COMPACTING.1 } else { COMPACTING.0 });
+    let mut best = packer.take(&mut first, if packer.easy { COMPACTING.1 } else { COMPACTING.0 }, None);
     best = faster(best, packer.first_that_fits(starts, None));
+    best = packer.closer(&mut first, wanted.clone(), best);
     best = best.or_else(|| packer.repaired(wanted.as_ref()));
-    best = packer.closer(&mut first, wanted, best);
     if best.is_none() {
         found.into_iter().for_each(|plan| drop(packer.pack(plan)));
     }
@@ -222,9 +228,10 @@ impl<'a> Packer<'a> {
                 (Some(low), Some(high)) => low + (high - low) / 2,
                 (None, Some(high)) => {
                     let overshoot = self.reached.0.saturating_sub(most).max(most / FINE);
+                    let reserve = (overshoot + overshoot / MARGIN).saturating_mul(1 << attempt);
                     // Not below what is known to be too little: half-way there instead.
                     let least = first.proven_infeasible_below.0.min(high);
-                    high - overshoot.min((high - least) / 2)
+                    high - reserve.min((high - least) / 2)
                 }
             };
             let close = low.zip(high).is_some_and(|(low, high)| high.saturating_sub(low) <= most / FINE);
@@ -232,9 +239,15 @@ impl<'a> Packer<'a> {
                 break;
             }
             tracing::info!(attempt, budget, "once more");
-            let mut outcome = solve_logical(&Request {
+            type Solve = fn(&Request) -> Outcome;
+            let (solve, searching, packing): (Solve, f64, f64) = match low {
+                _ if budget == most || wanted.is_none() => (solve_logical, ATTEMPT_TIME, COMPACTING.1),
+                None => (solve_nearby, NEARBY_TIME, NEARBY_COMPACTING.0),
+                Some(_) => (solve_nearby, NEARBY_TIME, NEARBY_COMPACTING.1),
+            };
+            let mut outcome = solve(&Request {
                 budget: Bytes(budget),
-                time_limit: left.mul_f64(ATTEMPT_TIME),
+                time_limit: left.mul_f64(searching),
                 starts: best.iter().chain(&wanted).map(|plan| (plan.solver, plan.sequence.clone())).collect(),
                 ..self.logical()
             });
@@ -243,7 +256,8 @@ impl<'a> Packer<'a> {
                 first.learn(&outcome);
                 wanted = planned.clone().or(wanted);
             }
-            best = faster(best, self.take(&mut outcome, COMPACTING.1));
+            let known = best.as_ref().map(|best| best.trace.time);
+            best = faster(best, self.take(&mut outcome, packing, known));
             // What fits need not be the plan that was meant, but another of the same search.
             match planned {
                 Some(plan) if best.as_ref().is_none_or(|best| best.trace.time > plan.trace.time) => {
@@ -289,10 +303,11 @@ impl Packer<'_> {
         }
     }
 
-    /// The fastest plan of an outcome whose arena fits.
-    fn take(&mut self, outcome: &mut Outcome, share: f64) -> Option<Plan> {
+    /// The fastest plan of an outcome whose arena fits, if one is faster than what is known.
+    fn take(&mut self, outcome: &mut Outcome, share: f64, known: Option<Time>) -> Option<Plan> {
         let mut plans: Vec<Plan> = outcome.plan.take().into_iter().collect();
         plans.append(&mut outcome.others);
+        plans.retain(|plan| known.is_none_or(|known| plan.trace.time < known));
         self.first_that_fits(plans, Some(share))
     }
 

@@ -92,3 +92,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_second_run_may_move_across_uses() {
+    let graph = rk_plan::text::read("a 1 1; b(a) 1 1; c(a, b) 1 1; d(a, c) 1 1; e(a, d) 1 1").unwrap();
+    let model = Model::new(&graph);
+    let mut tape = Tape::new(&model, &[0, 1, 2, 0, 3, 4]);
+    let slot = |tape: &Tape, node: u32| tape.runs(node)[0];
+    let again = tape.runs(0)[1];
+    // Behind the first use of the first run, so that this one stays read; before the last use of its own.
+    assert_eq!(tape.window(0, 1), (slot(&tape, 1), slot(&tape, 4)));
+    assert_eq!(tape.window(0, 0), (0, slot(&tape, 1)));
+    // Its own operands may be those of an earlier run.
+    assert_eq!(tape.window(3, 0), (slot(&tape, 2), slot(&tape, 4)));
+    for target in [slot(&tape, 1) + 1, slot(&tape, 4) - 1] {
+        tape.shift(0, again, target);
+        agree(&graph, &tape);
+        assert!(!tape.is_dead(0, 0) && !tape.is_dead(0, 1));
+        tape.rollback();
+    }
+}

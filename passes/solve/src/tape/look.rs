@@ -79,17 +79,26 @@ impl Tape<'_> {
         if first < to { first } else { NONE }
     }
 
-    /// The slots between which a run may move: behind its operands, before its first use.
+    /// The slots between which a run may move with nothing but its operands' and its own lives changed: behind the first runs of its operands, and
+    /// before its first use. If its node ran before, others may come to read the earlier run, or this one: then behind the first use of that
+    /// one and before its own last.
     pub(crate) fn window(&self, node: u32, run: usize) -> (u32, u32) {
         let runs = self.runs(node);
-        let operands = self.model.reads.row(node).iter().filter_map(|&value| {
-            let producer = self.model.producer[value as usize];
-            self.newest(producer, runs[run]).map(|newest| self.runs(producer)[newest])
-        });
-        let before = run.checked_sub(1).map(|before| runs[before]);
-        let uses = self.model.writes.row(node).iter().map(|&value| self.first_use(value, run));
+        let first = |run| {
+            let uses = self.model.writes.row(node).iter().map(|&value| self.first_use(value, run));
+            uses.min().unwrap_or(NONE)
+        };
+        let operands = self.model.reads.row(node).iter();
+        let behind =
+            operands.map(|&value| self.runs(self.model.producer[value as usize])[0]).max().unwrap_or(0);
         let after = runs.get(run + 1).copied().unwrap_or(self.last_slot() + 1);
-        (operands.chain(before).max().unwrap_or(0), uses.min().unwrap_or(NONE).min(after))
+        let Some(before) = run.checked_sub(1) else { return (behind, first(run).min(after)) };
+        let used = match first(before) {
+            NONE => runs[before],
+            used => used,
+        };
+        let last = self.model.writes.row(node).iter().map(|&value| self.end(value, run)).max();
+        (behind.max(used), last.filter(|&last| last > runs[run]).unwrap_or(after).min(after))
     }
 
     /// The last touch before `slot` and the first use after it, of the instance that spans it; `None` if it is touched
