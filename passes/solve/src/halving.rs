@@ -23,6 +23,8 @@ const FIRST_ROUND: u64 = 25_000_000;
 /// A proof is tried after the first round of the search and then whenever rounds are this many times as long; each gets a share
 /// of the time that is left.
 const PROOFS: u64 = 8;
+/// As many rounds without gain call for a proof sooner, in graphs small enough for a chain of cuts to say much more than one.
+const IDLE: u32 = 2;
 /// Rounds are not called shorter than this for that.
 const SHORT: u64 = 200;
 /// A round stalls that gains less than one part in this many of the base time, ...
@@ -80,7 +82,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         .collect();
     let nodes = model.len().max(1) as u64;
     let mut iterations = (FIRST_ROUND / (nodes * nodes)).clamp(20, 400);
-    let mut next_proof = 0;
+    let (mut next_proof, mut idle) = (0, 0);
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
     let mut stalled = false;
@@ -102,9 +104,11 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             stalled = true;
             break;
         }
+        idle = if gained(task, before) == 0 { idle + 1 } else { 0 };
         // The search comes first while there is much to gain.
-        let mut due = iterations >= next_proof;
+        let mut due = iterations >= next_proof || (idle >= IDLE && model.len() <= SMALL);
         if due {
+            idle = 0;
             next_proof = PROOFS * iterations.max(SHORT);
             due = round > 0 || !gap_is_large(task);
         }
