@@ -121,7 +121,9 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             }
         }
         searches.sort_by_key(|search| search.best.cost);
-        let lost = searches.drain(searches.len().div_ceil(2)..);
+        let half = searches.len().div_ceil(2);
+        thin(&mut searches);
+        let lost = searches.drain(half.min(searches.len())..);
         if reordered {
             drop(lost);
         } else {
@@ -148,6 +150,16 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     task.exhausted = stalled;
     task.model = model;
+}
+
+/// Leaves two of each cost: searches that ended at one cost are nearly always at one plan. They are sorted by cost.
+fn thin(searches: &mut Vec<Search>) {
+    let costs: Vec<u64> = searches.iter().map(|search| search.best.cost).collect();
+    let mut index = 0;
+    searches.retain(|_| {
+        index += 1;
+        index < 3 || costs[index - 1] != costs[index - 3]
+    });
 }
 
 /// Brings some of those that lost early back, for shorter rounds. Where there are none, the winner goes on in long ones.
