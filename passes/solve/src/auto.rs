@@ -27,6 +27,7 @@ use crate::search::Best;
 use crate::solver::Solver;
 use crate::tape::Tape;
 use crate::task::Task;
+use crate::wait::{Held, wait};
 
 /// Attempts with growing randomness when the first greedy run fails.
 pub(crate) const TRIES: u32 = 6;
@@ -38,6 +39,8 @@ const FAR: u64 = 100;
 pub(crate) const SMALL: usize = 500;
 /// The share of the time left for a bound in the given order.
 const ORDER_SHARE: f64 = 0.06;
+/// The share of the time left for orders in which nodes wait.
+pub(crate) const WAITING: f64 = 0.1;
 /// Moves of an annealing, at most; growing with the rounds.
 pub(crate) const MOVES: u64 = 100_000;
 
@@ -203,15 +206,17 @@ fn bound(task: &mut Task) {
         return;
     }
     task.raise_bound(bound.time);
+    task.at = Some(bound.node.0);
     task.held = bound.starts;
 }
 
 /// Replays of the held sets of the bound, and of cuts at slightly smaller budgets: a cut sees one instant only, and the
-/// repair of what it overlooks costs less when some bytes are left.
+/// repair of what it overlooks costs less when some bytes are left. If they are far from the bound, others in which nodes wait.
 fn held_starts(task: &mut Task) -> Vec<Best> {
     let mut sets = std::mem::take(&mut task.held);
     sets.truncate(2);
     let at = sets.first().map(|set| set.at);
+    let first = sets.first().cloned();
     let mut starts = Vec::new();
     for per_mille in [10, 30, 70, 0] {
         for set in &sets {
@@ -223,6 +228,16 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
         let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
         sets = at.and_then(|at| held_at(task.request.graph, budget, at, time)).into_iter().collect();
+    }
+    if let Some(set) = first.filter(|_| gap_is_large(task)) {
+        let order = (0..task.model.len() as u32).collect();
+        let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
+        let clock = task.clock.part(WAITING);
+        for best in wait(&task.model, held, task.budget, task.request.seed, 0, &clock) {
+            task.offer(&best.nodes, Solver::Cut);
+            starts.push(best);
+        }
+        tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "waited");
     }
     starts
 }

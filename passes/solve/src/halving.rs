@@ -2,14 +2,17 @@
 //!
 //! Every start gets the same few iterations, whose number falls with the square of the nodes: what is won by looking at many
 //! starts for long does not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
-//! round, some that lost early come back for a while: the winner may sit in a place with no way out. In small graphs, and where
-//! another order may pay, annealed rivals join every round, twice as long as in the one before. Proofs are tried in between.
+//! round, some that lost early come back for a while: the winner may sit in a place with no way out. Then orders in which nodes wait
+//! for each other are tried from it, too (`wait.rs`). In small graphs, and where another order may pay, annealed rivals join every
+//! round, twice as long as in the one before. Proofs are tried in between.
 //!
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
 //! 2016, for the halving.
 
 use crate::anneal::{Annealing, HEATS};
-use crate::auto::{MOVES, SMALL, TRIES, gap_is_large, gap_within, insist, order_matters, proof_starts};
+use crate::auto::{
+    MOVES, SMALL, TRIES, WAITING, gap_is_large, gap_within, insist, order_matters, proof_starts,
+};
 use crate::clock::Clock;
 use crate::greedy as first_plan;
 use crate::model::Model;
@@ -17,6 +20,7 @@ use crate::order::list_schedules;
 use crate::search::{Best, Search};
 use crate::solver::Solver;
 use crate::task::Task;
+use crate::wait::{Held, wait};
 
 /// Iterations of local search per start in the first round, times nodes squared.
 const FIRST_ROUND: u64 = 25_000_000;
@@ -40,6 +44,8 @@ const FEW: usize = 4;
 /// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
 const NEAR: u64 = 1_000;
 
+/// Iterations of the search in each order that is tried from a plan at rest.
+const PATIENCE: u64 = 50;
 /// Moves of a rival in the first round, times nodes.
 const RIVALRY: u64 = 200;
 /// How hot the annealing from the best plan is at first: a part of it stays.
@@ -82,7 +88,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         .collect();
     let nodes = model.len().max(1) as u64;
     let mut iterations = (FIRST_ROUND / (nodes * nodes)).clamp(20, 400);
-    let (mut next_proof, mut idle) = (0, 0);
+    let (mut next_proof, mut idle, mut waited) = (0, 0, None);
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
     let mut stalled = false;
@@ -132,6 +138,18 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         iterations = iterations.saturating_mul(2);
         if searches.len() == 1 && gained(task, before) == 0 && !reordered {
             iterations = revive(&mut searches, &mut benched, iterations);
+        }
+        if idle > 0
+            && waited != task.best_cost()
+            && gap_is_large(task)
+            && let Some(at) = task.at
+        {
+            waited = task.best_cost();
+            let held = Held::by(&model, &searches[0].best.nodes, at);
+            for best in wait(&model, held, budget, seed, PATIENCE, &clock.part(WAITING)) {
+                task.offer(&best.nodes, Solver::Local);
+                searches.push(Search::new(&model, &best.nodes, budget, seed));
+            }
         }
         if reordered && gap_is_large(task) {
             let rivals = rivals(

@@ -64,6 +64,7 @@ mod tape;
 #[cfg(test)]
 mod tape_tests;
 mod task;
+mod wait;
 
 pub use milp::{MilpSolver, UnknownMilpSolver};
 pub use packed::{packing_time, packs_easily, with_addresses};

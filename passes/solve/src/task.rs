@@ -45,6 +45,8 @@ pub(crate) struct Task<'a> {
     pub(crate) order_matters: Option<bool>,
     /// What good cuts hold: starts for the local search.
     pub(crate) held: Vec<HeldSet>,
+    /// The node of the best cut.
+    pub(crate) at: Option<u32>,
     progress: Vec<Progress>,
 }
 
@@ -71,6 +73,7 @@ impl<'a> Task<'a> {
             exhausted: true,
             order_matters: None,
             held: Vec::new(),
+            at: None,
             progress: Vec::new(),
         };
         let base = Sequence::base(graph);
