@@ -11,10 +11,10 @@
 
 use std::time::Duration;
 
-use rk_plan::{Bytes, Time};
+use rk_plan::{Bytes, NodeId, Time};
 
 use crate::anneal::{Annealing, HEATS};
-use crate::bounds::{Bound, HeldSet, held_at, order_free_below};
+use crate::bounds::{Bound, HeldSet, held_at, order_free_below, roughly_held_at};
 use crate::coarse::coarse_starts;
 use crate::greedy as first_plan;
 use crate::halving::{REHEAT, Until, search};
@@ -41,6 +41,16 @@ pub(crate) const SMALL: usize = 500;
 const ORDER_SHARE: f64 = 0.06;
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;
+/// The share of the time left for cuts at nodes around the best one; ...
+const NEARBY: f64 = 0.05;
+/// ... that many on either side, ...
+const ASIDE: usize = 3;
+/// ... this part of all nodes apart, ...
+const STRIDES: usize = 25;
+/// ... with this much of the budget, in per mille, ...
+const ROOMS: [u64; 4] = [1000, 970, 930, 880];
+/// ... of which so many plans are worth a search.
+const NEARBY_KEPT: usize = 8;
 /// Moves of an annealing, at most; growing with the rounds.
 pub(crate) const MOVES: u64 = 100_000;
 
@@ -214,7 +224,7 @@ fn bound(task: &mut Task) {
 /// repair of what it overlooks costs less when some bytes are left. If they are far from the bound, others in which nodes wait.
 fn held_starts(task: &mut Task) -> Vec<Best> {
     let mut sets = std::mem::take(&mut task.held);
-    sets.truncate(2);
+    sets.truncate(4);
     let at = sets.first().map(|set| set.at);
     let first = sets.first().cloned();
     let mut starts = Vec::new();
@@ -227,7 +237,10 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         }
         let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
         let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
-        sets = at.and_then(|at| held_at(task.request.graph, budget, at, time)).into_iter().collect();
+        sets = at.map_or_else(Vec::new, |at| held_at(task.request.graph, budget, at, time));
+    }
+    if let Some(at) = at.filter(|_| gap_is_large(task)) {
+        starts.extend(nearby_cuts(task, at));
     }
     if let Some(set) = first.filter(|_| gap_is_large(task)) {
         let order = (0..task.model.len() as u32).collect();
@@ -240,6 +253,28 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "waited");
     }
     starts
+}
+
+/// The best of many replays of rounded cuts, at nodes around one and with less and less room. What a cut overlooks decides how much
+/// of it is left in the end, and to try is cheaper than to tell.
+fn nearby_cuts(task: &mut Task, at: NodeId) -> Vec<Best> {
+    let (graph, last) = (task.request.graph, task.model.len() - 1);
+    let (clock, stride) = (task.clock.part(NEARBY), task.model.len() / STRIDES);
+    let mut found = Vec::new();
+    for steps in 0..=2 * ASIDE {
+        let node = NodeId::from_index((at.index() + steps * stride).saturating_sub(ASIDE * stride).min(last));
+        for share in ROOMS {
+            if clock.expired() {
+                break;
+            }
+            let set = roughly_held_at(graph, Bytes(task.request.budget.0 / 1000 * share), node);
+            found.extend(set.and_then(|set| replayed(task, &set)));
+        }
+    }
+    found.sort_by_key(|best| best.cost);
+    found.dedup_by_key(|best| best.cost);
+    found.truncate(NEARBY_KEPT);
+    found
 }
 
 /// A plan that holds what a cut holds.

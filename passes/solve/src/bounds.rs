@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
 use crate::chain::chain;
-use crate::closure::{Fixed, Network, relax};
 use crate::cut::{Choice, Cut, Cutter};
-use crate::knapsack::{self, Limits};
+use crate::knapsack::{self, Limits, Solved, rounded};
 use crate::milp::Options;
 use crate::request::BoundKind;
 use crate::scan::scan;
@@ -60,7 +59,7 @@ pub struct Bound {
     pub node: NodeId,
     /// Why it holds.
     pub proof: Proof,
-    /// Starts, best bound first.
+    /// Starts, best bound first; of each node one near its best solution, and perhaps one that is rounded.
     pub starts: Vec<HeldSet>,
     /// Legal sequences that play a chain out; they may exceed the budget.
     pub sequences: Vec<Sequence>,
@@ -80,6 +79,9 @@ const EXACT_FAR: usize = 2;
 const FAR: u64 = 500;
 /// Subproblems per exact cut before it is left with what is proven.
 const SUBPROBLEMS: u64 = 200_000;
+
+/// The same for a start.
+const START_SUBPROBLEMS: u64 = 1_000;
 
 /// While a plan is known to be far from the bound, proofs may be coarse: one part in this many of what lies between.
 const COARSE: u64 = 32;
@@ -134,19 +136,32 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
         let Some(proven) = solved.bound else { return once(promise.at, Proof::CutInfeasible) };
         let proof = if solved.exact { Proof::CutExact } else { Proof::CutRelaxed };
         bound.raise(total, proven, promise.at, proof);
-        bound.starts.extend(solved.best.map(|best| held_set(graph, &cut, &best)));
+        bound.starts.extend(held_sets(graph, &cut, solved));
     }
     bound
 }
 
-/// What the cut at a node holds at a budget, if that can be had in a time: a start, without a bound.
-pub(crate) fn held_at(graph: &Graph, budget: Bytes, at: NodeId, time: Duration) -> Option<HeldSet> {
+/// What the cut at a node holds at a budget, near the optimum and rounded, if that can be had in a time: starts, without a bound.
+pub(crate) fn held_at(graph: &Graph, budget: Bytes, at: NodeId, time: Duration) -> Vec<HeldSet> {
     let deadline = Instant::now().checked_add(time);
     let cut = Cutter::new(graph).cut(at, budget);
-    let relaxed = relax(&cut, &mut Network::new(&cut), &vec![Fixed::Free; cut.nodes.len()], None, u64::MAX);
-    let near = relaxed.bound? / COARSE_START;
-    let solved = knapsack::solve(&cut, Limits { near, nodes: SUBPROBLEMS, deadline, ..Limits::NONE });
-    solved.best.map(|best| held_set(graph, &cut, &best))
+    if cut.is_trivial() {
+        return Vec::new();
+    }
+    let near = rounded(&cut).map_or(0, |choice| choice.time / COARSE_START);
+    let limits = Limits { near, nodes: START_SUBPROBLEMS, deadline, ..Limits::NONE };
+    held_sets(graph, &cut, knapsack::solve(&cut, limits))
+}
+
+/// What the cut at a node holds at a budget, rounded: in the time of a few flows.
+pub(crate) fn roughly_held_at(graph: &Graph, budget: Bytes, at: NodeId) -> Option<HeldSet> {
+    let cut = Cutter::new(graph).cut(at, budget);
+    rounded(&cut).map(|choice| held_set(graph, &cut, &choice))
+}
+
+fn held_sets(graph: &Graph, cut: &Cut, Solved { best, plain, .. }: Solved) -> Vec<HeldSet> {
+    let plain = plain.filter(|plain| best.as_ref().is_none_or(|best| best.again != plain.again));
+    [best, plain].into_iter().flatten().map(|choice| held_set(graph, cut, &choice)).collect()
 }
 
 /// Raises a bound of [`order_free_below`] by a chain of cuts, if a plan is known and a gap is left.

@@ -23,12 +23,10 @@ use rk_plan::{Bytes, NodeId, Time, base_trace, judge};
 use crate::along::Ways;
 use crate::auto::{cuts_fit, first_attempt, portfolio, replayed};
 use crate::blocks::{Block, chain, signature};
-use crate::bounds::{held_set, order_free_below};
+use crate::bounds::{held_at, order_free_below};
 use crate::coarse::coarse_starts;
-use crate::cut::Cutter;
 use crate::greedy::greedy;
 use crate::halving::{Until, search};
-use crate::knapsack::{Limits, solve};
 use crate::model::from_sequence;
 use crate::search::Best;
 use crate::solver::Solver;
@@ -42,8 +40,6 @@ const ROOMS: [u64; 4] = [1000, 990, 970, 930];
 const CUTS: usize = 3;
 /// The part of the time left in which all nodes are looked at.
 const SCAN: f64 = 0.4;
-/// Subproblems per cut.
-const SUBPROBLEMS: u64 = 1_000;
 
 /// Solve, broadcast, refine.
 pub(crate) fn classes(task: &mut Task) {
@@ -114,16 +110,15 @@ fn cuts(task: &mut Task) -> Vec<Best> {
     let mut starts: Vec<Best> = bound.starts.iter().filter_map(|set| replayed(task, set)).collect();
     let mut nodes: Vec<NodeId> = bound.starts.iter().map(|set| set.at).collect();
     nodes.insert(0, NodeId::from_index(base_trace(graph).peak_step));
+    nodes.dedup();
     nodes.truncate(CUTS);
-    let mut cutter = Cutter::new(graph);
     for (&node, share) in nodes.iter().flat_map(|node| ROOMS.map(|share| (node, share))) {
-        let cut = cutter.cut(node, Bytes(budget.0 / 1000 * share));
-        if clock.expired() || task.is_settled() || cut.is_trivial() {
+        if clock.expired() || task.is_settled() {
             break;
         }
-        let limits = Limits { nodes: SUBPROBLEMS, deadline: clock.deadline(), ..Limits::NONE };
-        let Some(best) = solve(&cut, limits).best else { continue };
-        starts.extend(replayed(task, &held_set(graph, &cut, &best)));
+        for set in held_at(graph, Bytes(budget.0 / 1000 * share), node, clock.left()) {
+            starts.extend(replayed(task, &set));
+        }
     }
     tracing::info!(milliseconds = clock.elapsed().as_millis() as u64, "cuts");
     starts

@@ -10,6 +10,9 @@
 //! starts just above the relaxation and its distance grows fourfold: a pass that ends without a solution proves `G`, one
 //! that finds a solution has found the optimum. Few labels survive, because guesses are close to the optimum.
 //!
+//! Where a solution near the optimum will do, times are rounded down to *grains* of several ticks: far fewer labels differ, what
+//! the program proves stays true, and what it finds is off by less than a grain for each node that runs again.
+//!
 //! All in integers. Source: dynamic programming with completion bounds (A*-like), classical. Not here: wide graphs, for
 //! which [`crate::knapsack`] branches.
 
@@ -30,6 +33,8 @@ const DECISIONS: usize = 12_000_000;
 pub(crate) enum Found {
     /// The optimum, or proof that nothing is below the cutoff (`None`).
     Solved(Option<Choice>),
+    /// A solution near the optimum, and the ticks that nothing is below.
+    Near(Choice, u64),
     /// It grew too large or too slow: nothing is below this many ticks.
     Bounded(u64),
     /// Too wide to begin with.
@@ -56,27 +61,32 @@ struct Move {
 
 #[derive(Clone, Copy)]
 struct Label {
+    /// In grains.
     time: u64,
     bytes: i128,
     /// The last decision to run again, in [`Pass::decisions`]; 0 is none.
     last: u32,
 }
 
-/// Looks for the best solution below `goal`, everything below `proven` being excluded already.
-pub(crate) fn solve(cut: &Cut, price: Price, proven: u64, goal: u64, limits: &Limits) -> Found {
+/// Looks for the best solution below `goal`, everything below `proven` being excluded already; times are counted in grains.
+pub(crate) fn solve(cut: &Cut, price: Price, grain: u64, proven: u64, goal: u64, limits: &Limits) -> Found {
     let Some(mut layers) = layers(cut) else { return Found::Wide };
     if price.denominator == 0 {
         return Found::Wide;
     }
-    price_the_rest(cut, &mut layers, price);
+    let mut pass = Pass { cut, price, grain, guess: proven / grain, limits, decisions: Vec::new() };
+    pass.price_the_rest(&mut layers);
     let mut proven = proven;
-    let mut step = (goal.saturating_sub(proven) / 64).clamp(1, 1 + proven / 2000);
-    while proven < goal {
-        let guess = proven.saturating_add(step).min(goal);
-        let mut pass = Pass { cut, price, guess, limits, decisions: vec![(0, 0)] };
+    let mut step = (goal.saturating_sub(proven) / 64).clamp(1, 1 + proven / 2000).div_ceil(grain);
+    let last = goal.div_ceil(grain);
+    while pass.guess < last {
+        pass.guess = pass.guess.saturating_add(step).min(last);
         match pass.run(&layers) {
-            Ok(Some(choice)) => return Found::Solved(Some(choice)),
-            Ok(None) => proven = guess,
+            Ok(Some((choice, _))) if grain == 1 => return Found::Solved(Some(choice)),
+            Ok(Some((choice, grains))) => {
+                return Found::Near(choice, proven.max(grains.saturating_mul(grain)));
+            }
+            Ok(None) => proven = proven.max(pass.guess.saturating_mul(grain).min(goal)),
             Err(TooMuch) => return Found::Bounded(proven),
         }
         step = step.saturating_mul(4);
@@ -140,26 +150,14 @@ fn layers(cut: &Cut) -> Option<Vec<Layer>> {
     Some(layers)
 }
 
-fn price_the_rest(cut: &Cut, layers: &mut [Layer], price: Price) {
-    let (per_byte, per_tick) = (i128::from(price.numerator), i128::from(price.denominator));
-    let mut later: Vec<i128> = vec![0];
-    for layer in layers.iter_mut().rev() {
-        let node = &cut.nodes[layer.node];
-        let run = per_tick * i128::from(node.time) + per_byte * i128::from(node.state);
-        for (rest, step) in layer.rest.iter_mut().zip(&layer.moves) {
-            let stay = per_byte * step.held + later[step.stay as usize];
-            let again = step.again.map(|again| run + later[again as usize]);
-            *rest = again.map_or(stay, |again| again.min(stay));
-        }
-        later.clone_from(&layer.rest);
-    }
-}
-
 struct TooMuch;
 
 struct Pass<'a> {
     cut: &'a Cut,
     price: Price,
+    /// Ticks of a grain. Times are rounded down to grains, which makes solutions cheaper, never dearer.
+    grain: u64,
+    /// In grains.
     guess: u64,
     limits: &'a Limits,
     /// Node that runs again, and the decision before.
@@ -167,8 +165,30 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// The best solution below the guess.
-    fn run(&mut self, layers: &[Layer]) -> Result<Option<Choice>, TooMuch> {
+    fn price_the_rest(&self, layers: &mut [Layer]) {
+        let (per_byte, per_grain) = self.prices();
+        let mut later: Vec<i128> = vec![0];
+        for layer in layers.iter_mut().rev() {
+            let node = &self.cut.nodes[layer.node];
+            let run = per_grain * i128::from(node.time / self.grain) + per_byte * i128::from(node.state);
+            for (rest, step) in layer.rest.iter_mut().zip(&layer.moves) {
+                let stay = per_byte * step.held + later[step.stay as usize];
+                let again = step.again.map(|again| run + later[again as usize]);
+                *rest = again.map_or(stay, |again| again.min(stay));
+            }
+            later.clone_from(&layer.rest);
+        }
+    }
+
+    /// Of a byte and of a grain.
+    fn prices(&self) -> (i128, i128) {
+        (i128::from(self.price.numerator), i128::from(self.price.denominator) * i128::from(self.grain))
+    }
+
+    /// The best solution below the guess, and its grains.
+    fn run(&mut self, layers: &[Layer]) -> Result<Option<(Choice, u64)>, TooMuch> {
+        self.decisions.clear();
+        self.decisions.push((0, 0));
         let mut labels: Vec<Vec<Label>> = vec![vec![Label { time: 0, bytes: 0, last: 0 }]];
         for (depth, layer) in layers.iter().enumerate() {
             if self.limits.passed(0) {
@@ -194,14 +214,14 @@ impl Pass<'_> {
             }
         }
         let best = labels.iter().flatten().find(|label| label.bytes <= self.cut.room);
-        Ok(best.and_then(|label| self.choice(label)))
+        Ok(best.and_then(|label| Some((self.choice(label)?, label.time))))
     }
 
     fn again(&mut self, node: usize, labels: &[Label], rest: i128) -> Vec<Label> {
         let about = &self.cut.nodes[node];
         let mut again = Vec::with_capacity(labels.len());
         for label in labels {
-            let (time, bytes) = (label.time + about.time, label.bytes + i128::from(about.state));
+            let (time, bytes) = (label.time + about.time / self.grain, label.bytes + i128::from(about.state));
             if self.is_open(&Label { time, bytes, last: 0 }, rest) {
                 again.push(Label { time, bytes, last: self.decisions.len() as u32 });
                 self.decisions.push((node as u32, label.last));
@@ -212,11 +232,11 @@ impl Pass<'_> {
 
     /// Whether a label may lead to a solution below the guess.
     fn is_open(&self, label: &Label, rest: i128) -> bool {
-        let (per_byte, per_tick) = (i128::from(self.price.numerator), i128::from(self.price.denominator));
-        let priced = per_tick * i128::from(label.time) + per_byte * (label.bytes - self.cut.room) + rest;
+        let (per_byte, per_grain) = self.prices();
+        let priced = per_grain * i128::from(label.time) + per_byte * (label.bytes - self.cut.room) + rest;
         label.bytes <= self.cut.room
             && label.time < self.guess
-            && priced <= per_tick * i128::from(self.guess - 1)
+            && priced <= per_grain * i128::from(self.guess - 1)
     }
 
     fn choice(&self, label: &Label) -> Option<Choice> {
@@ -245,4 +265,40 @@ fn pareto(mut lists: Vec<Vec<Label>>) -> Vec<Label> {
         better
     });
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use rk_plan::{Bytes, base_trace};
+
+    use super::*;
+    use crate::closure::{Fixed, Network, relax};
+    use crate::cut::Cutter;
+    use crate::synthetic::{Family, graph};
+
+    #[test]
+    fn grains_lose_less_than_one_for_each_run() {
+        let mut found = 0;
+        for seed in 1..=3 {
+            let graph = graph(Family::DenseNet, 150, seed);
+            let peak = base_trace(&graph);
+            let node = graph.node_ids().nth(peak.peak_step).expect("the node of the peak");
+            for share in [45, 60, 75] {
+                let cut = Cutter::new(&graph).cut(node, Bytes(peak.peak.0 / 100 * share));
+                let free = vec![Fixed::Free; cut.nodes.len()];
+                let root = relax(&cut, &mut Network::new(&cut), &free, None, u64::MAX);
+                let proven = root.bound.expect("it fits");
+                let solve = |grain| solve(&cut, root.price, grain, proven, u64::MAX, &Limits::NONE);
+                let Found::Solved(Some(best)) = solve(1) else { panic!("narrow") };
+                for grain in [2, 30, 500] {
+                    let Found::Near(near, bound) = solve(grain) else { panic!("narrow") };
+                    let runs = near.again.iter().filter(|&&again| again).count() as u64;
+                    assert!(near.bytes <= cut.room && proven <= bound && bound <= best.time);
+                    assert!(best.time <= near.time && near.time < bound + grain * runs.max(1));
+                    found += u32::from(near.time > best.time);
+                }
+            }
+        }
+        assert!(found > 0, "grains make a difference");
+    }
 }

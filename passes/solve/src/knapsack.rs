@@ -56,6 +56,8 @@ pub struct Solved {
     pub bound: Option<u64>,
     /// The best solution seen.
     pub best: Option<Choice>,
+    /// See [`rounded`].
+    pub plain: Option<Choice>,
     /// The bound is the optimum (or the cutoff).
     pub exact: bool,
     /// Subproblems looked at.
@@ -100,27 +102,58 @@ pub fn branch_and_bound(cut: &Cut, limits: Limits) -> Solved {
     search(cut, limits, false)
 }
 
+/// What the relaxation alone gives within the room, by one price for all bytes: equal blocks are treated alike, which the best
+/// solution, filling the last byte, does not.
+pub(crate) fn rounded(cut: &Cut) -> Option<Choice> {
+    let root = relax(cut, &mut Network::new(cut), &vec![Fixed::Free; cut.nodes.len()], None, u64::MAX);
+    root.within.map(|choice| lighten(cut, &choice))
+}
+
 fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
     let mut network = Network::new(cut);
     let mut search = Search { cut, best: None, goal: limits.cutoff, order: 0 };
     let mut open = BinaryHeap::new();
     let root = relax(cut, &mut network, &vec![Fixed::Free; cut.nodes.len()], None, u64::MAX);
-    let Some(bound) = root.bound else { return Solved { bound: None, best: None, exact: true, nodes: 1 } };
+    let Some(bound) = root.bound else {
+        return Solved { bound: None, best: None, plain: None, exact: true, nodes: 1 };
+    };
     search.offer(root.within.as_ref());
+    let plain = search.best.clone();
     let mut bound = bound;
     let close = |bound: u64, goal: u64| bound.saturating_add(limits.near) >= goal;
     if limits.near > 0 && close(bound, search.goal) {
-        return Solved { bound: Some(bound), best: search.best, exact: bound >= search.goal, nodes: 1 };
+        return Solved {
+            bound: Some(bound),
+            best: search.best,
+            plain,
+            exact: bound >= search.goal,
+            nodes: 1,
+        };
     }
     let found = if narrow {
-        frontier::solve(cut, root.price, bound, search.goal, &limits)
+        let runs = plain.as_ref().map_or(0, |plain| plain.again.iter().filter(|&&again| again).count());
+        let grain = (limits.near / (1 + runs as u64)).max(1);
+        frontier::solve(cut, root.price, grain, bound, search.goal, &limits)
     } else {
         frontier::Found::Wide
     };
     match found {
         frontier::Found::Solved(choice) => {
             search.accept(choice);
-            return Solved { bound: Some(search.goal), best: search.best, exact: true, nodes: 1 };
+            return Solved { bound: Some(search.goal), best: search.best, plain, exact: true, nodes: 1 };
+        }
+        frontier::Found::Near(choice, proven) => {
+            search.accept(Some(choice));
+            bound = bound.max(proven);
+            if close(bound, search.goal) {
+                return Solved {
+                    bound: Some(bound),
+                    best: search.best,
+                    plain,
+                    exact: bound >= search.goal,
+                    nodes: 1,
+                };
+            }
         }
         frontier::Found::Bounded(proven) => bound = bound.max(proven),
         frontier::Found::Wide => {}
@@ -134,7 +167,7 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
             break;
         }
         if limits.passed(nodes) || search.goal <= limits.floor || close(top.bound, search.goal) {
-            return Solved { bound: Some(top.bound), best: search.best, exact: false, nodes };
+            return Solved { bound: Some(top.bound), best: search.best, plain, exact: false, nodes };
         }
         let Some(next) = open.pop() else { break };
         nodes += 1;
@@ -145,7 +178,45 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
             open.push(child);
         }
     }
-    Solved { bound: Some(search.goal), best: search.best, exact: true, nodes }
+    Solved { bound: Some(search.goal), best: search.best, plain, exact: true, nodes }
+}
+
+/// Leaves out runs, dearest first, while what is then held fits.
+fn lighten(cut: &Cut, choice: &Choice) -> Choice {
+    let mut again = choice.again.clone();
+    let mut bytes = choice.bytes;
+    let (mut reads, mut writes) = (vec![Vec::new(); cut.nodes.len()], vec![Vec::new(); cut.nodes.len()]);
+    let mut wanted: Vec<usize> = Vec::with_capacity(cut.values.len());
+    for (index, value) in cut.values.iter().enumerate() {
+        writes[value.producer].push(index);
+        value.readers.iter().for_each(|&reader| reads[reader].push(index));
+        let readers = value.readers.iter().filter(|&&reader| again[reader]).count();
+        wanted.push(readers + usize::from(value.needed));
+    }
+    let mut order: Vec<usize> = (0..cut.nodes.len()).filter(|&node| again[node]).collect();
+    order.sort_unstable_by_key(|&node| (Reverse(cut.nodes[node].time), node));
+    let size = |value: usize| i128::from(cut.values[value].bytes);
+    loop {
+        let mut changed = false;
+        for &node in &order {
+            if !again[node] {
+                continue;
+            }
+            let more: i128 =
+                writes[node].iter().filter(|&&value| wanted[value] > 0).map(|&value| size(value)).sum();
+            let dead = |&&value: &&usize| wanted[value] == 1 && !again[cut.values[value].producer];
+            let less: i128 = reads[node].iter().filter(dead).map(|&value| size(value)).sum();
+            let then = bytes + more - less - i128::from(cut.nodes[node].state);
+            if then <= cut.room {
+                (again[node], bytes, changed) = (false, then, true);
+                reads[node].iter().for_each(|&value| wanted[value] -= 1);
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    cut.choose(again).filter(|lighter| lighter.bytes <= cut.room).unwrap_or_else(|| choice.clone())
 }
 
 struct Search<'a> {
@@ -158,7 +229,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn offer(&mut self, within: Option<&Choice>) {
-        let lighter = within.map(|choice| self.lighten(choice));
+        let lighter = within.map(|choice| lighten(self.cut, choice));
         self.accept(lighter);
     }
 
@@ -168,45 +239,6 @@ impl Search<'_> {
             self.goal = self.goal.min(choice.time);
             self.best = Some(choice);
         }
-    }
-
-    /// Leaves out runs, dearest first, while what is then held fits.
-    fn lighten(&self, choice: &Choice) -> Choice {
-        let cut = self.cut;
-        let mut again = choice.again.clone();
-        let mut bytes = choice.bytes;
-        let (mut reads, mut writes) = (vec![Vec::new(); cut.nodes.len()], vec![Vec::new(); cut.nodes.len()]);
-        let mut wanted: Vec<usize> = Vec::with_capacity(cut.values.len());
-        for (index, value) in cut.values.iter().enumerate() {
-            writes[value.producer].push(index);
-            value.readers.iter().for_each(|&reader| reads[reader].push(index));
-            let readers = value.readers.iter().filter(|&&reader| again[reader]).count();
-            wanted.push(readers + usize::from(value.needed));
-        }
-        let mut order: Vec<usize> = (0..cut.nodes.len()).filter(|&node| again[node]).collect();
-        order.sort_unstable_by_key(|&node| (Reverse(cut.nodes[node].time), node));
-        let size = |value: usize| i128::from(cut.values[value].bytes);
-        loop {
-            let mut changed = false;
-            for &node in &order {
-                if !again[node] {
-                    continue;
-                }
-                let more: i128 =
-                    writes[node].iter().filter(|&&value| wanted[value] > 0).map(|&value| size(value)).sum();
-                let dead = |&&value: &&usize| wanted[value] == 1 && !again[cut.values[value].producer];
-                let less: i128 = reads[node].iter().filter(dead).map(|&value| size(value)).sum();
-                let then = bytes + more - less - i128::from(cut.nodes[node].state);
-                if then <= cut.room {
-                    (again[node], bytes, changed) = (false, then, true);
-                    reads[node].iter().for_each(|&value| wanted[value] -= 1);
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        cut.choose(again).filter(|lighter| lighter.bytes <= cut.room).unwrap_or_else(|| choice.clone())
     }
 
     /// Probes, and splits where both sides rise most.

@@ -64,6 +64,7 @@ pub(crate) fn wait(
     let mut left = ORDERS / model.len().max(1);
     let candidates = candidates(model, &order, at, &evicted);
     let mut moves = vec![None];
+    let mut unmoved = None;
     loop {
         let before = found.first().map(|best| best.cost);
         for pair in std::mem::take(&mut moves) {
@@ -74,6 +75,12 @@ pub(crate) fn wait(
             let tried = pair.map_or_else(|| order.clone(), |pair| moved(&order, pair));
             let nodes = replay(model, &tried, at, &evicted);
             let Some(mut plan) = greedy(model, &nodes, budget, seed, 1, clock) else { continue };
+            // What costs as much as without waiting is the same plan, nearly always.
+            match (pair, unmoved) {
+                (None, _) => unmoved = Some(plan.cost),
+                (Some(_), same) if same == Some(plan.cost) => continue,
+                _ => {}
+            }
             if iterations > 0 {
                 let mut search = Search::new(model, &plan.nodes, budget, seed);
                 search.run(iterations, 0, clock);

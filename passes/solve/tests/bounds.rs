@@ -125,7 +125,7 @@ fn no_plan_of_a_synthetic_step_beats_a_bound() {
 
 #[test]
 fn three_exact_solvers_of_the_cut_problem_agree() {
-    let mut compared = 0;
+    let (mut compared, mut coarse) = (0, 0);
     for seed in 1000..1150 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let graph = random_graph(&mut rng, 10);
@@ -141,7 +141,15 @@ fn three_exact_solvers_of_the_cut_problem_agree() {
             let by_branching = knapsack::branch_and_bound(&cut, Limits::NONE);
             assert!(by_frontiers.exact && by_branching.exact);
             assert_eq!(by_frontiers.bound, by_branching.bound, "seed {seed}, cut at {}", at.0);
-            assert_eq!(by_frontiers.best.map(|best| best.time), by_frontiers.bound);
+            assert_eq!(by_frontiers.best.as_ref().map(|best| best.time), by_frontiers.bound);
+            // Near is as good as optimal, and never claims more than is true.
+            for near in [5, 40] {
+                let nearly = knapsack::solve(&cut, Limits { near, ..Limits::NONE });
+                assert!(nearly.bound <= by_frontiers.bound, "seed {seed}, cut at {}, near {near}", at.0);
+                let (time, bound) = (nearly.best.map(|best| best.time), nearly.bound);
+                assert!(time.is_some() == bound.is_some() && time <= bound.map(|bound| bound + near));
+                coarse += u32::from(nearly.bound < by_frontiers.bound);
+            }
             // A child process per solve: a few suffice.
             if seed % 25 == 0 {
                 let milp = cut.to_milp().expect("small numbers").milp;
@@ -154,7 +162,7 @@ fn three_exact_solvers_of_the_cut_problem_agree() {
             }
         }
     }
-    assert!(compared > 5, "{compared}");
+    assert!(compared > 5 && coarse > 50, "{compared} {coarse}");
 }
 
 #[test]
