@@ -84,7 +84,7 @@ const SUBPROBLEMS: u64 = 200_000;
 const START_SUBPROBLEMS: u64 = 1_000;
 
 /// While a plan is known to be far from the bound, proofs may be coarse: one part in this many of what lies between.
-const COARSE: u64 = 32;
+const COARSE: u64 = 8;
 /// The same for a solution that is only a start, of its own time.
 const COARSE_START: u64 = 200;
 
@@ -132,7 +132,10 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
         let cut = cutter.cut(promise.at, budget);
         let floor = bound.time.0 - total.0;
         let near = if far { gap / COARSE } else { 0 };
-        let solved = knapsack::solve(&cut, Limits { cutoff, floor, near, nodes: SUBPROBLEMS, deadline });
+        let solved = knapsack::solve(
+            &cut,
+            Limits { cutoff, floor, near, nodes: SUBPROBLEMS, deadline, ..Limits::NONE },
+        );
         let Some(proven) = solved.bound else { return once(promise.at, Proof::CutInfeasible) };
         let proof = if solved.exact { Proof::CutExact } else { Proof::CutRelaxed };
         bound.raise(total, proven, promise.at, proof);
@@ -148,8 +151,7 @@ pub(crate) fn held_at(graph: &Graph, budget: Bytes, at: NodeId, time: Duration) 
     if cut.is_trivial() {
         return Vec::new();
     }
-    let near = rounded(&cut).map_or(0, |choice| choice.time / COARSE_START);
-    let limits = Limits { near, nodes: START_SUBPROBLEMS, deadline, ..Limits::NONE };
+    let limits = Limits { parts: COARSE_START, nodes: START_SUBPROBLEMS, deadline, ..Limits::NONE };
     held_sets(graph, &cut, knapsack::solve(&cut, limits))
 }
 

@@ -28,6 +28,8 @@ pub struct Limits {
     pub floor: u64,
     /// A bound this many ticks below the best solution is as good as that.
     pub near: u64,
+    /// So is one that is closer than one part in this many of the relaxation; 0 is none.
+    pub parts: u64,
     /// The most subproblems.
     pub nodes: u64,
     /// The wall clock, if it counts.
@@ -36,7 +38,8 @@ pub struct Limits {
 
 impl Limits {
     /// Until it is solved.
-    pub const NONE: Self = Self { cutoff: u64::MAX, floor: 0, near: 0, nodes: u64::MAX, deadline: None };
+    pub const NONE: Self =
+        Self { cutoff: u64::MAX, floor: 0, near: 0, parts: 0, nodes: u64::MAX, deadline: None };
 
     /// When to stop preparing and to begin: after a quarter of the time.
     fn probing(&self) -> Option<Instant> {
@@ -89,6 +92,8 @@ impl Ord for Open {
     }
 }
 
+/// How much finer grains get if what they lose is too much.
+const FINER: u64 = 4;
 /// Candidates probed per subproblem; each costs two flows.
 const PROBES: usize = 12;
 
@@ -120,8 +125,9 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
     search.offer(root.within.as_ref());
     let plain = search.best.clone();
     let mut bound = bound;
-    let close = |bound: u64, goal: u64| bound.saturating_add(limits.near) >= goal;
-    if limits.near > 0 && close(bound, search.goal) {
+    let near = limits.near.max(bound.checked_div(limits.parts).unwrap_or(0));
+    let close = |bound: u64, goal: u64| bound.saturating_add(near) >= goal;
+    if near > 0 && close(bound, search.goal) {
         return Solved {
             bound: Some(bound),
             best: search.best,
@@ -130,33 +136,12 @@ fn search(cut: &Cut, limits: Limits, narrow: bool) -> Solved {
             nodes: 1,
         };
     }
-    let found = if narrow {
-        let runs = plain.as_ref().map_or(0, |plain| plain.again.iter().filter(|&&again| again).count());
-        let grain = (limits.near / (1 + runs as u64)).max(1);
-        frontier::solve(cut, root.price, grain, bound, search.goal, &limits)
-    } else {
-        frontier::Found::Wide
-    };
-    match found {
-        frontier::Found::Solved(choice) => {
-            search.accept(choice);
-            return Solved { bound: Some(search.goal), best: search.best, plain, exact: true, nodes: 1 };
+    if narrow {
+        bound = search.by_frontiers(root.price, bound, near, &limits).min(search.goal);
+        if close(bound, search.goal) {
+            let exact = bound >= search.goal;
+            return Solved { bound: Some(bound), best: search.best, plain, exact, nodes: 1 };
         }
-        frontier::Found::Near(choice, proven) => {
-            search.accept(Some(choice));
-            bound = bound.max(proven);
-            if close(bound, search.goal) {
-                return Solved {
-                    bound: Some(bound),
-                    best: search.best,
-                    plain,
-                    exact: bound >= search.goal,
-                    nodes: 1,
-                };
-            }
-        }
-        frontier::Found::Bounded(proven) => bound = bound.max(proven),
-        frontier::Found::Wide => {}
     }
     let mut fixed = vec![Fixed::Free; cut.nodes.len()];
     fixed_by_price(cut, &mut network, &mut fixed, root.price, search.goal, limits.probing());
@@ -238,6 +223,31 @@ impl Search<'_> {
         if self.best.as_ref().is_none_or(|best| choice.time < best.time) {
             self.goal = self.goal.min(choice.time);
             self.best = Some(choice);
+        }
+    }
+
+    /// The dynamic program, in finer and finer grains until nothing is below the best solution by more than `near` ticks, or it
+    /// grows too large; returns what is proven.
+    fn by_frontiers(&mut self, price: Price, mut bound: u64, near: u64, limits: &Limits) -> u64 {
+        let runs = self.best.as_ref().map_or(0, |best| best.again.iter().filter(|&&again| again).count());
+        let mut grain = (near / (1 + runs as u64)).max(1);
+        loop {
+            match frontier::solve(self.cut, price, grain, bound, self.goal, limits) {
+                frontier::Found::Solved(choice) => {
+                    self.accept(choice);
+                    return self.goal;
+                }
+                frontier::Found::Near(choice, proven) => {
+                    self.accept(Some(choice));
+                    bound = bound.max(proven);
+                    if bound.saturating_add(near) >= self.goal {
+                        return bound;
+                    }
+                    grain = (grain / FINER).max(1);
+                }
+                frontier::Found::Bounded(proven) => return bound.max(proven),
+                frontier::Found::Wide => return bound,
+            }
         }
     }
 

@@ -33,6 +33,9 @@ use crate::task::Task;
 
 /// Save budgets per block.
 const BUDGETS: u64 = 24;
+/// In blocks of more forward nodes the least time is found to one part in so many.
+const LARGE: usize = 32;
+const PARTS: u64 = 50;
 /// Subproblems per option, for blocks too wide for the dynamic program.
 const SUBPROBLEMS: u64 = 3000;
 
@@ -71,13 +74,14 @@ pub(crate) fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -
     let (mut cut, always) = block_cut(graph, block, &everything);
     let most: i128 =
         cut.values.iter().filter(|value| value.needed).map(|value| i128::from(value.bytes)).sum();
+    let parts = if cut.nodes.len() > LARGE { PARTS } else { 0 };
     let mut options = vec![everything];
     for step in (0..i128::from(BUDGETS)).rev() {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
         cut.room = most * step / i128::from(BUDGETS);
-        let solved = solve(&cut, Limits { nodes: SUBPROBLEMS, deadline, ..Limits::NONE });
+        let solved = solve(&cut, Limits { parts, nodes: SUBPROBLEMS, deadline, ..Limits::NONE });
         let Some(best) = solved.best else { continue };
         let held = cut.values.iter().zip(&best.held).filter(|(_, held)| **held).map(|(value, _)| value.id);
         let mut kept: Vec<ValueId> = held.chain(always.iter().copied()).collect();
