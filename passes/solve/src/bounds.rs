@@ -83,8 +83,10 @@ const SUBPROBLEMS: u64 = 200_000;
 /// The same for a start.
 const START_SUBPROBLEMS: u64 = 1_000;
 
-/// While a plan is known to be far from the bound, proofs may be coarse: one part in this many of what lies between.
-const COARSE: u64 = 8;
+/// While a plan is known to be far from the bound, proofs may be coarse: one part in this many of what lies between, in large
+/// graphs, where a proof takes seconds, and in others, where it may come at once.
+const COARSE: [u64; 2] = [8, 32];
+const LARGE: usize = 1200;
 /// The same for a solution that is only a start, of its own time.
 const COARSE_START: u64 = 200;
 
@@ -131,7 +133,7 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
         }
         let cut = cutter.cut(promise.at, budget);
         let floor = bound.time.0 - total.0;
-        let near = if far { gap / COARSE } else { 0 };
+        let near = if far { gap / COARSE[usize::from(graph.len() <= LARGE)] } else { 0 };
         let solved = knapsack::solve(
             &cut,
             Limits { cutoff, floor, near, nodes: SUBPROBLEMS, deadline, ..Limits::NONE },
