@@ -27,7 +27,7 @@ const FRONTIERS: usize = 512;
 /// Labels per layer, at most.
 const LABELS: usize = 400_000;
 /// Remembered decisions of one pass, at most: 8 bytes each.
-const DECISIONS: usize = 12_000_000;
+pub(crate) const DECISIONS: usize = 12_000_000;
 
 /// What the dynamic program proved.
 pub(crate) enum Found {
@@ -39,6 +39,15 @@ pub(crate) enum Found {
     Bounded(u64),
     /// Too wide to begin with.
     Wide,
+}
+
+/// How exact, and how large.
+#[derive(Clone, Copy)]
+pub(crate) struct Size {
+    /// Ticks of a grain. Times are rounded down to grains, which makes solutions cheaper, never dearer.
+    pub(crate) grain: u64,
+    /// Remembered decisions of one pass, at most.
+    pub(crate) decisions: usize,
 }
 
 /// One layer: a producer to decide, and the frontiers that can stand in front of it.
@@ -69,12 +78,13 @@ struct Label {
 }
 
 /// Looks for the best solution below `goal`, everything below `proven` being excluded already; times are counted in grains.
-pub(crate) fn solve(cut: &Cut, price: Price, grain: u64, proven: u64, goal: u64, limits: &Limits) -> Found {
+pub(crate) fn solve(cut: &Cut, price: Price, size: Size, proven: u64, goal: u64, limits: &Limits) -> Found {
     let Some(mut layers) = layers(cut) else { return Found::Wide };
     if price.denominator == 0 {
         return Found::Wide;
     }
-    let mut pass = Pass { cut, price, grain, guess: proven / grain, limits, decisions: Vec::new() };
+    let grain = size.grain;
+    let mut pass = Pass { cut, price, size, guess: proven / grain, limits, decisions: Vec::new() };
     pass.price_the_rest(&mut layers);
     let mut proven = proven;
     let mut step = (goal.saturating_sub(proven) / 64).clamp(1, 1 + proven / 2000).div_ceil(grain);
@@ -155,8 +165,7 @@ struct TooMuch;
 struct Pass<'a> {
     cut: &'a Cut,
     price: Price,
-    /// Ticks of a grain. Times are rounded down to grains, which makes solutions cheaper, never dearer.
-    grain: u64,
+    size: Size,
     /// In grains.
     guess: u64,
     limits: &'a Limits,
@@ -170,7 +179,7 @@ impl Pass<'_> {
         let mut later: Vec<i128> = vec![0];
         for layer in layers.iter_mut().rev() {
             let node = &self.cut.nodes[layer.node];
-            let run = per_grain * i128::from(node.time / self.grain) + per_byte * i128::from(node.state);
+            let run = per_grain * i128::from(node.time / self.size.grain) + per_byte * i128::from(node.state);
             for (rest, step) in layer.rest.iter_mut().zip(&layer.moves) {
                 let stay = per_byte * step.held + later[step.stay as usize];
                 let again = step.again.map(|again| run + later[again as usize]);
@@ -182,7 +191,7 @@ impl Pass<'_> {
 
     /// Of a byte and of a grain.
     fn prices(&self) -> (i128, i128) {
-        (i128::from(self.price.numerator), i128::from(self.price.denominator) * i128::from(self.grain))
+        (i128::from(self.price.numerator), i128::from(self.price.denominator) * i128::from(self.size.grain))
     }
 
     /// The best solution below the guess, and its grains.
@@ -209,7 +218,9 @@ impl Pass<'_> {
                 incoming[step.stay as usize].push(stay);
             }
             labels = incoming.into_iter().map(pareto).collect();
-            if labels.iter().map(Vec::len).sum::<usize>() > LABELS || self.decisions.len() > DECISIONS {
+            if labels.iter().map(Vec::len).sum::<usize>() > LABELS
+                || self.decisions.len() > self.size.decisions
+            {
                 return Err(TooMuch);
             }
         }
@@ -221,7 +232,8 @@ impl Pass<'_> {
         let about = &self.cut.nodes[node];
         let mut again = Vec::with_capacity(labels.len());
         for label in labels {
-            let (time, bytes) = (label.time + about.time / self.grain, label.bytes + i128::from(about.state));
+            let (time, bytes) =
+                (label.time + about.time / self.size.grain, label.bytes + i128::from(about.state));
             if self.is_open(&Label { time, bytes, last: 0 }, rest) {
                 again.push(Label { time, bytes, last: self.decisions.len() as u32 });
                 self.decisions.push((node as u32, label.last));
@@ -288,7 +300,10 @@ mod tests {
                 let free = vec![Fixed::Free; cut.nodes.len()];
                 let root = relax(&cut, &mut Network::new(&cut), &free, None, u64::MAX);
                 let proven = root.bound.expect("it fits");
-                let solve = |grain| solve(&cut, root.price, grain, proven, u64::MAX, &Limits::NONE);
+                let solve = |grain| {
+                    let size = Size { grain, decisions: DECISIONS };
+                    solve(&cut, root.price, size, proven, u64::MAX, &Limits::NONE)
+                };
                 let Found::Solved(Some(best)) = solve(1) else { panic!("narrow") };
                 for grain in [2, 30, 500] {
                     let Found::Near(near, bound) = solve(grain) else { panic!("narrow") };

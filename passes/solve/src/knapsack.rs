@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::closure::{Fixed, Network, Price, Relaxation, relax};
 use crate::cut::{Choice, Cut};
-use crate::frontier;
+use crate::frontier::{self, DECISIONS, Found, Size};
 
 /// When to stop.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +92,8 @@ impl Ord for Open {
     }
 }
 
+/// Decisions of an exact program that is tried even where a solution near the optimum would do: some milliseconds.
+const SMALL: usize = 100_000;
 /// How much finer grains get if what they lose is too much.
 const FINER: u64 = 4;
 /// Candidates probed per subproblem; each costs two flows.
@@ -226,18 +228,23 @@ impl Search<'_> {
         }
     }
 
-    /// The dynamic program, in finer and finer grains until nothing is below the best solution by more than `near` ticks, or it
-    /// grows too large; returns what is proven.
+    /// The dynamic program: exact if it is small, then in finer and finer grains until nothing is below the best solution by more
+    /// than `near` ticks, or it grows too large; returns what is proven.
     fn by_frontiers(&mut self, price: Price, mut bound: u64, near: u64, limits: &Limits) -> u64 {
         let runs = self.best.as_ref().map_or(0, |best| best.again.iter().filter(|&&again| again).count());
         let mut grain = (near / (1 + runs as u64)).max(1);
+        let exact = limits.parts == 0;
+        let mut size = Size {
+            grain: if exact { 1 } else { grain },
+            decisions: if grain > 1 && exact { SMALL } else { DECISIONS },
+        };
         loop {
-            match frontier::solve(self.cut, price, grain, bound, self.goal, limits) {
-                frontier::Found::Solved(choice) => {
+            match frontier::solve(self.cut, price, size, bound, self.goal, limits) {
+                Found::Solved(choice) => {
                     self.accept(choice);
                     return self.goal;
                 }
-                frontier::Found::Near(choice, proven) => {
+                Found::Near(choice, proven) => {
                     self.accept(Some(choice));
                     bound = bound.max(proven);
                     if bound.saturating_add(near) >= self.goal {
@@ -245,9 +252,15 @@ impl Search<'_> {
                     }
                     grain = (grain / FINER).max(1);
                 }
-                frontier::Found::Bounded(proven) => return bound.max(proven),
-                frontier::Found::Wide => return bound,
+                Found::Bounded(proven) => {
+                    bound = bound.max(proven);
+                    if size.decisions == DECISIONS {
+                        return bound;
+                    }
+                }
+                Found::Wide => return bound,
             }
+            size = Size { grain, decisions: DECISIONS };
         }
     }
 
