@@ -59,7 +59,7 @@ pub struct Solved {
     pub bound: Option<u64>,
     /// The best solution seen.
     pub best: Option<Choice>,
-    /// See [`rounded`].
+    /// What the relaxation alone gives within the room.
     pub plain: Option<Choice>,
     /// The bound is the optimum (or the cutoff).
     pub exact: bool,

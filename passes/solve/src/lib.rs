@@ -4,7 +4,8 @@
 //! lower bound on the time of every plan with what it assumes, and, when nothing fits, the numbers that would.
 //!
 //! The clock only stops: everything else is driven by counts of work, so that the same seed gives the same plan whenever
-//! the time suffices, and more time never gives a worse one. Progress goes to `tracing`.
+//! the time suffices. More time seldom gives a worse one; where plans do not pack by themselves and luck decides, four times as
+//! much never does (`packed.rs`). Progress goes to `tracing`.
 //!
 //! **Invariants:** no MLIR, no torch. No plan leaves this crate that the judge has not accepted within the budget.
 
