@@ -135,7 +135,9 @@ pub(crate) fn solve(request: &Request, addresses: Addresses) -> Outcome {
 fn by(request: &Request, addresses: Addresses, easy: bool, clock: Clock) -> Outcome {
     let mut packer = Packer { request, addresses, easy, clock, smallest: None, reached: Bytes(0) };
     let earlier = packer.earlier();
-    if let Some(settled) = earlier.as_ref().filter(|earlier| earlier.why_stopped == Stop::Proved) {
+    // Without a plan it is the smallest budget that counts, which more time may find.
+    let settled = |earlier: &&Outcome| earlier.why_stopped == Stop::Proved && earlier.plan.is_some();
+    if let Some(settled) = earlier.as_ref().filter(settled) {
         return settled.clone();
     }
     let left = packer.clock.left();

@@ -34,11 +34,11 @@ pub(crate) struct Task<'a> {
     /// See [`Outcome::in_given_order`].
     pub(crate) in_given_order: Option<Time>,
     /// A proof that nothing fits.
-    infeasible: bool,
-    infeasible_below: Bytes,
+    pub(crate) infeasible: bool,
+    pub(crate) infeasible_below: Bytes,
     peak_holder: NodeId,
     /// The smallest peak of any legal sequence offered, and the sequence.
-    smallest: Option<(Bytes, Sequence)>,
+    pub(crate) smallest: Option<(Bytes, Sequence)>,
     /// False if the clock ended the search.
     pub(crate) exhausted: bool,
     /// Whether another order may pay, once that was looked at.

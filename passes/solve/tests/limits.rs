@@ -223,3 +223,24 @@ fn a_curve_is_monotone_and_each_arena_fits() {
     assert!(points.windows(2).all(|pair| pair[0].1.lower_bound >= pair[1].1.lower_bound));
     assert_eq!((points[0].1.status, before), (Status::Infeasible, graph.total_time().0));
 }
+
+/// Who cannot have a budget is told the smallest one: with addresses it is not much more than without, however soon the
+/// request itself is known to be impossible.
+#[test]
+fn the_smallest_budget_is_looked_for_when_nothing_fits() {
+    for (family, seed) in [(Family::Bottleneck, 1), (Family::DenseNet, 1)] {
+        let graph = graph(family, 1000, seed);
+        let budget = Bytes(working_set(&graph).0.0 - 1);
+        let time_limit = Duration::from_secs(2);
+        let smallest = |addresses| {
+            let outcome = solve(&Request { addresses, time_limit, ..Request::new(&graph, budget) });
+            assert_eq!(outcome.status, Status::Infeasible);
+            outcome.smallest_found.unwrap()
+        };
+        let peak = smallest(None);
+        let arena = smallest(Some(Addresses::within(Bytes(512), time_limit)));
+        let base = base_trace(&graph).peak;
+        eprintln!("{family:?} {seed}: peak {peak}, arena {arena} of {base}");
+        assert!(peak.0 < base.0 / 4 && arena.0 < 2 * peak.0, "{family:?} {seed}: {peak}, {arena} of {base}");
+    }
+}
