@@ -150,7 +150,7 @@ pub(crate) fn cut(task: &mut Task) {
 /// A proof needs a good plan at hand, and what it plays out is a start.
 pub(crate) fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
     let mut starts = Vec::new();
-    for nodes in prove(task, !gap_within(task, FAR)) {
+    for nodes in prove(task, model, !gap_within(task, FAR)) {
         let seed = task.request.seed;
         if let Some(best) = first_plan::greedy(model, &nodes, task.budget, seed, 2, &task.clock) {
             task.offer(&best.nodes, Solver::Cut);

@@ -60,6 +60,7 @@ mod shelf;
 mod smallest;
 mod solver;
 mod stage_ilp;
+mod states;
 pub mod synthetic;
 mod tape;
 #[cfg(test)]
@@ -138,6 +139,7 @@ fn solve_task(task: &mut Task) {
         Solver::Classes => classes::classes(task),
         Solver::Dtr => dtr::portfolio(task),
         Solver::Checkmate => checkmate::checkmate(task),
+        Solver::States => prove::by_states_alone(task),
         _ => auto::portfolio(task),
     }
 }

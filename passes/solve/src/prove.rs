@@ -2,20 +2,27 @@
 //!
 //! What it plays out is a start for the local search, and often already the optimum.
 
-use rk_plan::Time;
+use rk_plan::{Time, working_set};
 
+use crate::auto::first_attempt;
 use crate::bounds::{CHAINED, order_free_below, raise_by_chain};
+use crate::clock::Clock;
+use crate::model::Model;
 use crate::solver::Solver;
+use crate::states::{Found, SMALL, States};
 use crate::task::Task;
 
 /// The share of the time left that a proof may take; less where the plan is far above the bound: there the time
 /// is worth more in the search.
 const SHARE: f64 = 0.4;
 const FAR_SHARE: f64 = 0.08;
+/// Looks of the search over states when it is first tried: some 100 ms.
+const FIRST_LOOKS: u64 = 200_000;
 
 /// Raises the bound of a task; offers what the chain plays out, and returns those sequences that are over budget.
-pub(crate) fn prove(task: &mut Task, far: bool) -> Vec<Vec<u32>> {
+pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
+    by_states(task, model);
     let Some(known) = task.best_cost().filter(|_| !task.is_settled() && graph.len() <= CHAINED) else {
         return Vec::new();
     };
@@ -29,4 +36,48 @@ pub(crate) fn prove(task: &mut Task, far: bool) -> Vec<Vec<u32>> {
     let sequences: Vec<Vec<u32>> = bound.sequences.iter().map(crate::model::from_sequence).collect();
     sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));
     sequences
+}
+
+/// Goes on with the search over states, four times as long as before.
+fn by_states(task: &mut Task, model: &Model) {
+    if task.is_settled() {
+        return;
+    }
+    let earlier = task.states.take();
+    let Some((mut states, looks)) =
+        earlier.or_else(|| States::new(task.request.graph, model, task.request.budget).map(|new| (new, FIRST_LOOKS)))
+    else {
+        return;
+    };
+    go_on(task, &mut states, looks, &task.clock.part(SHARE));
+    task.states = Some((states, looks.saturating_mul(4)));
+}
+
+/// The search over states alone, until it ends or the clock stops it.
+pub(crate) fn by_states_alone(task: &mut Task) {
+    first_attempt(task);
+    match States::new(task.request.graph, &task.model, task.request.budget) {
+        Some(mut states) if !task.is_settled() => {
+            task.exhausted = false;
+            let clock = task.clock;
+            go_on(task, &mut states, u64::MAX, &clock);
+        }
+        Some(_) => {}
+        None => tracing::warn!(nodes = task.model.len(), most = SMALL, "too large for the search over states"),
+    }
+}
+
+fn go_on(task: &mut Task, states: &mut States, looks: u64, clock: &Clock) {
+    let base = task.base_time;
+    let known = task.best_cost().map_or(u64::MAX, |known| known - base);
+    let found = states.run(known, looks, clock);
+    if let Some(nodes) = states.plan() {
+        task.offer(&nodes, Solver::States);
+    }
+    tracing::debug!(?found, work = ?states.work(), milliseconds = task.clock.elapsed().as_millis() as u64, "states");
+    match (found, task.best_cost()) {
+        (Found::Proved, Some(best)) => task.raise_bound(Time(best)),
+        (Found::Proved, None) => task.prove_infeasible(working_set(task.request.graph).1),
+        (Found::Bound(due), _) => task.raise_bound(Time(base.saturating_add(due))),
+    }
 }

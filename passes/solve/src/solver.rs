@@ -18,6 +18,8 @@ pub enum Solver {
     Ilp,
     /// The R/S/U/FREE MILP of Checkmate: an oracle for small graphs.
     Checkmate,
+    /// Best-first search over what ran and what is live: exact in every order, for small graphs.
+    States,
     /// Options per block, combined along the chain.
     Rockmate,
     /// Options per class of equal blocks, combined along the chain and refined.
@@ -34,13 +36,14 @@ pub enum Solver {
 
 impl Solver {
     /// All solvers, `auto` first.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Auto,
         Self::Greedy,
         Self::Local,
         Self::Cut,
         Self::Ilp,
         Self::Checkmate,
+        Self::States,
         Self::Rockmate,
         Self::Classes,
         Self::Rotor,
@@ -71,6 +74,7 @@ impl Solver {
             Self::Checkmate => {
                 ("checkmate", "R/S/U/FREE MILP, exact in the given order, up to about 60 nodes")
             }
+            Self::States => ("states", "best-first search over states, exact in every order, up to 128 nodes"),
             Self::Rockmate => ("rockmate", "options per block, combined along the chain"),
             Self::Classes => ("classes", "rockmate once per class of equal blocks, then refined"),
             Self::Rotor => ("rotor", "persistent dynamic program on chains"),

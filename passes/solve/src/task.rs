@@ -14,6 +14,7 @@ use crate::model::{Model, to_sequence};
 use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 use crate::smallest;
 use crate::solver::Solver;
+use crate::states::States;
 
 /// How many plans besides the best one are remembered.
 const OTHERS: usize = 24;
@@ -45,6 +46,8 @@ pub(crate) struct Task<'a> {
     pub(crate) order_matters: Option<bool>,
     /// What good cuts hold: starts for the local search.
     pub(crate) held: Vec<HeldSet>,
+    /// The search over states, where there is one, to go on with; and the work that it may do next.
+    pub(crate) states: Option<(States, u64)>,
     /// The node of the best cut.
     pub(crate) at: Option<u32>,
     progress: Vec<Progress>,
@@ -73,6 +76,7 @@ impl<'a> Task<'a> {
             exhausted: true,
             order_matters: None,
             held: Vec::new(),
+            states: None,
             at: None,
             progress: Vec::new(),
         };
