@@ -16,8 +16,11 @@ use crate::task::Task;
 /// is worth more in the search.
 const SHARE: f64 = 0.4;
 const FAR_SHARE: f64 = 0.08;
-/// Looks of the search over states when it is first tried: some 100 ms.
-const FIRST_LOOKS: u64 = 200_000;
+/// The same for the search over states, and its looks when it is first tried: some 50 ms.
+const STATES_SHARE: f64 = 0.25;
+const FIRST_LOOKS: u64 = 50_000;
+/// It is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
+const LITTLE: u64 = 50;
 
 /// Raises the bound of a task; offers what the chain plays out, and returns those sequences that are over budget.
 pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> {
@@ -40,16 +43,19 @@ pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> 
 
 /// Goes on with the search over states, four times as long as before.
 fn by_states(task: &mut Task, model: &Model) {
-    if task.is_settled() {
+    let Some(known) = task.best_cost().filter(|_| !task.is_settled()) else { return };
+    // Tight budgets are out of its reach.
+    if (known - task.base_time).saturating_mul(LITTLE) > task.base_time {
         return;
     }
-    let earlier = task.states.take();
-    let Some((mut states, looks)) =
-        earlier.or_else(|| States::new(task.request.graph, model, task.request.budget).map(|new| (new, FIRST_LOOKS)))
-    else {
-        return;
+    let (mut states, looks) = match task.states.take() {
+        Some(earlier) => earlier,
+        None => match States::new(task.request.graph, model, task.request.budget) {
+            Some(states) => (states, FIRST_LOOKS),
+            None => return,
+        },
     };
-    go_on(task, &mut states, looks, &task.clock.part(SHARE));
+    go_on(task, &mut states, looks, &task.clock.part(STATES_SHARE));
     task.states = Some((states, looks.saturating_mul(4)));
 }
 
@@ -63,7 +69,9 @@ pub(crate) fn by_states_alone(task: &mut Task) {
             go_on(task, &mut states, u64::MAX, &clock);
         }
         Some(_) => {}
-        None => tracing::warn!(nodes = task.model.len(), most = SMALL, "too large for the search over states"),
+        None => {
+            tracing::warn!(nodes = task.model.len(), most = SMALL, "too large for the search over states")
+        }
     }
 }
 

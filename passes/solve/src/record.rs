@@ -17,7 +17,7 @@ use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop};
 use crate::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 13;
+pub const REVISION: u32 = 14;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

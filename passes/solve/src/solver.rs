@@ -74,7 +74,9 @@ impl Solver {
             Self::Checkmate => {
                 ("checkmate", "R/S/U/FREE MILP, exact in the given order, up to about 60 nodes")
             }
-            Self::States => ("states", "best-first search over states, exact in every order, up to 128 nodes"),
+            Self::States => {
+                ("states", "best-first search over states, exact in every order, up to 128 nodes")
+            }
             Self::Rockmate => ("rockmate", "options per block, combined along the chain"),
             Self::Classes => ("classes", "rockmate once per class of equal blocks, then refined"),
             Self::Rotor => ("rotor", "persistent dynamic program on chains"),

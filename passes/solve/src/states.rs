@@ -19,6 +19,7 @@
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
 
 use rk_plan::{Bytes, Graph};
 
@@ -36,7 +37,7 @@ pub(crate) const SMALL: usize = Bits::BITS as usize;
 const STATES: usize = 1_000_000;
 
 /// Ways to make room for one run that are looked at, complete or not.
-const WAYS: u32 = 200_000;
+const WAYS: u32 = 20_000;
 /// Cuts that are looked at, and subproblems for each.
 const AHEAD: usize = 8;
 const SUBPROBLEMS: u64 = 500;
@@ -143,7 +144,7 @@ pub(crate) struct States {
     readers: Vec<Bits>,
     /// A node and all that need it, directly or not.
     after: Vec<Bits>,
-    /// Nodes whose workspace needs no more room than what any of their readers adds to it.
+    /// Nodes whose workspace and unread outputs need no more room than what any of their readers adds.
     light: Bits,
     ahead: Vec<Ahead>,
     all: Bits,
@@ -156,7 +157,8 @@ pub(crate) struct States {
     best: Option<u32>,
     /// Looks at what is due: the measure of work.
     looks: Cell<u64>,
-    /// There were more ways to make room than can be tried, in a state with that `f`.
+    clock: Clock,
+    /// There were more ways to make room than can be tried, or than there was time for, in a state with that `f`.
     stuck: Option<u64>,
 }
 
@@ -188,7 +190,8 @@ impl States {
         };
         let ahead: Vec<Ahead> = scan(graph, budget, None).iter().take(AHEAD).map(ahead).collect();
         let budget = i64::try_from(budget.0).unwrap_or(i64::MAX);
-        let first = State { done: 0, live: 0, paid: 0, sure: 0, f: 0, before: 0, ran: 0, next: None, beaten: false };
+        let first =
+            State { done: 0, live: 0, paid: 0, sure: 0, f: 0, before: 0, ran: 0, next: None, beaten: false };
         let readers: Vec<Bits> = (0..values as u32).map(|value| set(model.readers.row(value))).collect();
         let after = after(model, &readers);
         let adds = |node: u32| {
@@ -196,9 +199,11 @@ impl States {
             model.workspace[node as usize] + model.output_bytes(node) - bytes.get(taken).unwrap_or(&0)
         };
         let is_light = |&node: &u32| {
-            let values = model.writes.row(node).iter();
-            let mut readers = values.flat_map(|&value| model.readers.row(value));
-            readers.all(|&reader| model.workspace[node as usize] <= adds(reader))
+            let made = || model.writes.row(node).iter().map(|&value| value as usize);
+            let unread = made().filter(|&value| readers[value] == 0 && !model.pinned[value]);
+            let alone = model.workspace[node as usize] + unread.map(|value| bytes[value]).sum::<i64>();
+            let readers = made().fold(0, |set, value| set | readers[value]);
+            members(readers).all(|reader| alone <= adds(reader))
         };
         let light = (0..nodes as u32).filter(is_light).fold(0, |set, node| set | bit(node));
         Some(Self {
@@ -226,15 +231,17 @@ impl States {
             limit: u64::MAX,
             best: None,
             looks: Cell::new(0),
+            clock: Clock::new(Duration::ZERO),
             stuck: None,
         })
     }
 
     /// Searches for plans with less overhead than `limit` (and than any found before) until so many looks were made, or the clock stops.
     pub(crate) fn run(&mut self, limit: u64, looks: u64, clock: &Clock) -> Found {
-        self.limit = self.limit.min(limit);
+        (self.limit, self.clock) = (self.limit.min(limit), *clock);
         let end = self.looks.get().saturating_add(looks);
-        while let Some(&(Reverse(f), _, Reverse(index))) = self.queue.peek().filter(|_| self.stuck.is_none()) {
+        while let Some(&(Reverse(f), _, Reverse(index))) = self.queue.peek().filter(|_| self.stuck.is_none())
+        {
             if f >= self.limit {
                 self.queue.clear();
                 break;
@@ -247,7 +254,7 @@ impl States {
                 self.expand(index);
             }
         }
-        self.stuck.map_or(Found::Proved, Found::Bound)
+        if self.stuck.is_some() { Found::Bound(self.bound()) } else { Found::Proved }
     }
 
     /// The plan found, if one had less overhead than the limits given.
@@ -260,6 +267,12 @@ impl States {
         }
         nodes.reverse();
         Some(nodes)
+    }
+
+    /// No plan below the limit has less overhead than this.
+    pub(crate) fn bound(&self) -> u64 {
+        let next = self.queue.peek().map_or(self.limit, |&(Reverse(f), ..)| f);
+        self.stuck.map_or(next, |f| f.min(next)).min(self.limit)
     }
 
     /// States that were reached, and looks at what is due.
@@ -302,9 +315,7 @@ impl States {
             let here = bit(node as u32);
             let may = done & here == 0
                 || again & here != 0
-                || (useful & self.writes[node] != 0
-                    && self.once & here == 0
-                    && self.time[node] < slack);
+                || (useful & self.writes[node] != 0 && self.once & here == 0 && self.time[node] < slack);
             if may {
                 useful |= self.reads[node] | self.generator[node];
             }
@@ -370,7 +381,8 @@ impl States {
     /// whatever it reads is read again later, and cannot be made again under the limit in the meantime.
     fn waits(&self, node: u32, done: Bits, slack: u64) -> bool {
         let at = node as usize;
-        let readers = members(self.writes[at]).fold(0, |set, value| set | self.readers[value as usize]) & !done;
+        let readers =
+            members(self.writes[at]).fold(0, |set, value| set | self.readers[value as usize]) & !done;
         let later = members(readers).fold(0, |set, reader| set | self.after[reader as usize]);
         readers != 0
             && self.light & bit(node) != 0
@@ -395,7 +407,8 @@ impl States {
         }
         // Its own generator state need not be kept, nor the operand whose buffer it takes.
         let free = (there & !(self.reads[at] | self.writes[at])) | self.over[at];
-        let mut candidates: Vec<u32> = members(free).filter(|&value| self.bytes[value as usize] > 0).collect();
+        let mut candidates: Vec<u32> =
+            members(free).filter(|&value| self.bytes[value as usize] > 0).collect();
         candidates.sort_by_key(|&value| (Reverse(self.bytes[value as usize]), value));
         // Bytes of each candidate and all after it.
         let mut rest: Vec<i64> = candidates.iter().map(|&value| self.bytes[value as usize]).collect();
@@ -405,7 +418,7 @@ impl States {
         let (mut stack, mut ways) = (vec![(0usize, there, over)], 0);
         while let Some((place, there, over)) = stack.pop() {
             ways += 1;
-            if ways > WAYS {
+            if ways > WAYS || (ways % 1024 == 0 && self.clock.expired()) {
                 self.stuck = self.stuck.or(Some(self.states[index as usize].f));
                 return;
             }
@@ -428,7 +441,6 @@ impl States {
     /// Takes note of a state, after the runs that follow without a choice.
     fn reach(&mut self, before: u32, run: Run, mut done: Bits, mut live: Bits) {
         let Run { node, paid, next } = run;
-        let next = next.filter(|&next| next != node);
         let Some((due, again)) = self.due(done, live) else { return };
         let sure = paid.saturating_add(due);
         if sure >= self.limit {
@@ -444,6 +456,7 @@ impl States {
             live &= self.useful(done, again, slack);
             path.push((next, done, live));
         }
+        let next = next.filter(|&next| done & bit(next) == 0);
         let complete = done == self.all && self.pinned & !live == 0;
         if !complete && self.is_beaten(done, next, live, paid) {
             return;

@@ -17,7 +17,7 @@ use rk_solve::knapsack::{self, Limits};
 use rk_solve::milp::{End, Options};
 use rk_solve::scan::scan;
 use rk_solve::synthetic::{self, Family};
-use rk_solve::{BoundKind, Request, Solver, solve};
+use rk_solve::{BoundKind, Outcome, Request, Solver, Status, solve};
 
 /// The budgets between what is surely impossible and what is surely enough.
 fn budgets(graph: &Graph) -> impl Iterator<Item = Bytes> {
@@ -269,4 +269,30 @@ fn every_solver_is_between_the_optimum_and_the_judge() {
     }
     assert_eq!(found[0], cells, "auto finds a plan where one exists");
     assert!(matched[0] + 2 >= cells, "auto finds the optimum of tiny graphs: {} of {cells}", matched[0]);
+}
+
+/// The search over states ends on tiny graphs, with the optimum of brute force or with the proof that there is no schedule.
+#[test]
+fn the_search_over_states_is_exact() {
+    let (mut optimal, mut better, mut infeasible) = (0, 0, 0);
+    for seed in 7000..7400 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let graph = random_graph(&mut rng, 8);
+        for budget in budgets(&graph) {
+            let time_limit = Duration::from_secs(20);
+            let outcome =
+                solve(&Request { solver: Solver::States, time_limit, ..Request::new(&graph, budget) });
+            let greedy = solve(&Request { solver: Solver::Greedy, ..Request::new(&graph, budget) });
+            let time = |outcome: &Outcome| outcome.plan.as_ref().map(|plan| plan.trace.time.0);
+            let best = optimum(&graph, budget);
+            assert_eq!(time(&outcome), best, "seed {seed}, {budget}: {:?}", outcome.status);
+            let expected = if best.is_some() { Status::Optimal } else { Status::Infeasible };
+            assert_eq!(outcome.status, expected, "seed {seed}, {budget}");
+            optimal += usize::from(best.is_some());
+            infeasible += usize::from(best.is_none());
+            better += usize::from(best.is_some() && time(&greedy) != best);
+        }
+    }
+    eprintln!("{optimal} optimal, {better} of them better than greedy, {infeasible} infeasible");
+    assert!(optimal > 100 && better > 10, "{optimal}, {better}");
 }
