@@ -1,4 +1,5 @@
-//! Closing the gap by proof: a chain of cuts below the plan at hand, for graphs where CBC has a chance.
+//! Closing the gap by proof: a search over states for small graphs at loose budgets, and a chain of cuts below the plan at hand, where
+//! CBC has a chance.
 //!
 //! What it plays out is a start for the local search, and often already the optimum.
 
