@@ -16,6 +16,8 @@
 //!
 //! Source: A* after Hart, Nilsson and Raphael, 1968. Where the cuts are far below the optimum, at tight budgets, it is out of reach.
 
+mod ahead;
+
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -24,10 +26,9 @@ use std::time::Duration;
 use rk_plan::{Bytes, Graph};
 
 use crate::clock::Clock;
-use crate::cut::{Cut, Cutter};
-use crate::knapsack::{self, Limits};
 use crate::model::{Model, NONE};
-use crate::scan::{Promise, scan};
+
+use ahead::{Ahead, ahead};
 
 /// A set of nodes, or of values.
 type Bits = u128;
@@ -38,9 +39,6 @@ const STATES: usize = 1_000_000;
 
 /// Ways to make room for one run that are looked at, complete or not.
 const WAYS: u32 = 20_000;
-/// Cuts that are looked at, and subproblems for each.
-const AHEAD: usize = 8;
-const SUBPROBLEMS: u64 = 500;
 
 fn bit(index: u32) -> Bits {
     1 << index
@@ -100,32 +98,6 @@ struct Run {
     next: Option<u32>,
 }
 
-/// The cut problem of a node, and its bounds when some nodes run again anyhow.
-struct Ahead {
-    node: u32,
-    cut: Cut,
-    nodes: Bits,
-    known: BTreeMap<Bits, u64>,
-}
-
-impl Ahead {
-    /// What runs again after the node, besides those that must anyhow.
-    fn least(&mut self, again: Bits, cutoff: u64) -> u64 {
-        let again = again & self.nodes;
-        if let Some(&known) = self.known.get(&again) {
-            return known;
-        }
-        let mut cut = self.cut.clone();
-        for node in cut.nodes.iter_mut().filter(|node| again & bit(node.id.0) != 0) {
-            node.time = 0;
-        }
-        let limits = Limits { cutoff, nodes: SUBPROBLEMS, ..Limits::NONE };
-        let least = knapsack::solve(&cut, limits).bound.unwrap_or(cutoff);
-        self.known.insert(again, least);
-        least
-    }
-}
-
 /// The search; it can go on where it stopped.
 pub(crate) struct States {
     reads: Vec<Bits>,
@@ -182,13 +154,7 @@ impl States {
             NONE => 0,
             value => bit(value),
         };
-        let mut cutter = Cutter::new(graph);
-        let ahead = |promise: &Promise| {
-            let cut = cutter.cut(promise.at, budget);
-            let nodes = cut.nodes.iter().fold(0, |set, node| set | bit(node.id.0));
-            Ahead { node: promise.at.0, cut, nodes, known: BTreeMap::new() }
-        };
-        let ahead: Vec<Ahead> = scan(graph, budget, None).iter().take(AHEAD).map(ahead).collect();
+        let ahead = ahead(graph, budget);
         let budget = i64::try_from(budget.0).unwrap_or(i64::MAX);
         let first =
             State { done: 0, live: 0, paid: 0, sure: 0, f: 0, before: 0, ran: 0, next: None, beaten: false };
