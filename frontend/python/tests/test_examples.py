@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SIZES = {
-    "train_classifier": {"network": "resnet18", "budget": "80%", "steps": 4, "batch": 8, "size": 64},
+    "train_classifier": {"network": "resnet18", "budget": "90%", "steps": 4, "batch": 8, "size": 64},
     "train_gpt2": {"budget": "2MiB", "steps": 4, "layers": 4, "width": 32, "length": 64, "batch": 4},
     "train_unet": {"budget": "70%", "steps": 4, "batch": 4, "size": 16, "channels": 4},
 }
