@@ -81,7 +81,8 @@ def test_networks_train_to_the_bits_of_eager_in_one_arena(make, budget, programs
     (program,) = programs
     took = program.measured()
     assert took.outside == 0 < took.placed
-    assert 0.9 * took.arena <= took.peak <= took.arena
+    # Workspaces are what the first run took; on some CPUs a convolution takes less later.
+    assert 0.88 * took.arena <= took.peak <= took.arena
     results = len(program._handed_out) + len(program._gradients)
     # A result that was made in the arena by chance is moved out of it.
     assert took.left <= results + took.moved, "what leaves the step is allocated, and nothing else"
