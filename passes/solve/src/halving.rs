@@ -77,7 +77,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         starts.truncate(FEW);
     }
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
-    let goal = task.goal().0;
+    let goal = task.enough();
     let reordered = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
     // Taken out, so that the searches can borrow it while the task collects what they find.
     let model = std::mem::replace(&mut task.model, Model::empty());

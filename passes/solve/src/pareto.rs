@@ -8,7 +8,7 @@
 use rk_plan::Bytes;
 
 use crate::clock::Clock;
-use crate::request::{BoundKind, Outcome, Plan, Request, Status};
+use crate::request::{BoundKind, Outcome, Plan, Request, Status, enough};
 use crate::solve;
 
 /// Solves the graph of a request at each budget, in the order given. The time limit is for all of them together; the
@@ -49,7 +49,10 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
                 above = Some(outcome.lower_bound);
                 outcome.in_given_order = outcome.in_given_order.filter(|&time| time > outcome.lower_bound);
             }
-            if outcome.plan.as_ref().is_some_and(|plan| plan.trace.time <= outcome.lower_bound) {
+            let enough = enough(outcome.lower_bound, request.graph.total_time());
+            let reached = outcome.plan.as_ref().is_some_and(|plan| plan.trace.time <= enough);
+            // In the given order alone, nothing is proven of the others.
+            if reached && outcome.bound_kind != BoundKind::FixedOrder {
                 (outcome.status, outcome.bound_kind) = (Status::Optimal, BoundKind::Optimal);
             }
         }

@@ -13,11 +13,11 @@ use rk_plan::{Bytes, NodeId, Sequence, Time, base_trace, judge, working_set};
 
 use crate::milp::MilpSolver;
 use crate::packed;
-use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop};
+use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop, enough};
 use crate::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 14;
+pub const REVISION: u32 = 15;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,9 @@ impl Record {
             Some(plan) if plan.trace.time < lower_bound && !self.fixed_order => {
                 return Err("its bound contradicts its plan".into());
             }
-            Some(plan) if plan.trace.time == lower_bound && !self.fixed_order => Status::Optimal,
+            Some(plan) if plan.trace.time <= enough(lower_bound, graph.total_time()) && !self.fixed_order => {
+                Status::Optimal
+            }
             Some(_) => Status::Feasible,
         };
         let replayed = self.smallest.iter().filter_map(|runs| Some((runs, judge(graph, runs).ok()?)));

@@ -11,7 +11,7 @@ use crate::bounds::HeldSet;
 use crate::clock::Clock;
 use crate::milp::Options;
 use crate::model::{Model, to_sequence};
-use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
+use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop, enough};
 use crate::smallest;
 use crate::solver::Solver;
 use crate::states::States;
@@ -93,9 +93,14 @@ impl<'a> Task<'a> {
         Options::exact(limit).by(self.request.milp)
     }
 
-    /// Nothing more can be won.
+    /// Nothing more can be won, or too little to be measured.
     pub(crate) fn is_settled(&self) -> bool {
-        self.infeasible || self.plan.as_ref().is_some_and(|plan| plan.trace.time <= self.goal())
+        self.infeasible || self.best_cost().is_some_and(|cost| cost <= self.enough())
+    }
+
+    /// The time of a plan that is not worth improving.
+    pub(crate) fn enough(&self) -> u64 {
+        enough(self.goal(), Time(self.base_time)).0
     }
 
     /// Ticks that no plan can beat.

@@ -17,7 +17,7 @@ use rk_solve::knapsack::{self, Limits};
 use rk_solve::milp::{End, Options};
 use rk_solve::scan::scan;
 use rk_solve::synthetic::{self, Family};
-use rk_solve::{BoundKind, Outcome, Request, Solver, Status, solve};
+use rk_solve::{BoundKind, Outcome, Request, Solver, Status, pareto, solve};
 
 /// The budgets between what is surely impossible and what is surely enough.
 fn budgets(graph: &Graph) -> impl Iterator<Item = Bytes> {
@@ -295,4 +295,26 @@ fn the_search_over_states_is_exact() {
     }
     eprintln!("{optimal} optimal, {better} of them better than greedy, {infeasible} infeasible");
     assert!(optimal > 100 && better > 10, "{optimal}, {better}");
+}
+
+#[test]
+fn a_curve_in_the_given_order_calls_only_optima_optimal() {
+    let (mut optima, mut others) = (0, 0);
+    for seed in 5000..5060 {
+        let graph = random_graph(&mut ChaCha8Rng::seed_from_u64(seed), 7);
+        let (least, most) = (working_set(&graph).0.0, base_trace(&graph).peak.0);
+        let budgets = [(3 * least + most) / 4, (least + most) / 2].map(Bytes);
+        let request = Request { solver: Solver::Ilp, ..Request::new(&graph, budgets[0]) };
+        for (budget, outcome) in budgets.into_iter().zip(pareto(&request, &budgets)) {
+            match (outcome.status, outcome.plan) {
+                (Status::Optimal, plan) => {
+                    assert_eq!(plan.map(|plan| plan.trace.time.0), optimum(&graph, budget), "seed {seed}");
+                    optima += 1;
+                }
+                (_, Some(_)) => others += 1,
+                _ => {}
+            }
+        }
+    }
+    assert!(optima > 20 && others > 2, "{optima} optima, {others} others");
 }

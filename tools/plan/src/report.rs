@@ -94,6 +94,7 @@ impl<'a> Report<'a> {
         // A bound is never rounded up.
         let bound = (self.bound() * 1e6).floor() / 1e6;
         let gap = self.overhead().map(|overhead| (up(overhead) - bound).max(0.0));
+        // That of an optimum is below what is printed, or of rounding.
         let gap = if self.outcome.status == Status::Optimal { Some(0.0) } else { gap };
         json!({
             "graph": self.graph.name(),
