@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
-use crate::chain::chain;
+use crate::chain::Chain;
 use crate::cut::{Choice, Cut, Cutter};
 use crate::knapsack::{self, Limits, Solved, rounded};
 use crate::milp::Options;
@@ -175,10 +175,18 @@ pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bou
     if bound.is_infeasible() || graph.len() > CHAINED || bound.time >= known {
         return;
     }
-    let chain = chain(graph, budget, bound.node, Some(known), options);
-    bound.sequences.extend(chain.start);
-    if chain.time > bound.time {
-        (bound.time, bound.proof) = (chain.time, Proof::Chain(chain.cuts.len()));
+    let mut chain = Chain::new(graph, budget, bound.node);
+    bound.raise_by(&mut chain, known, options);
+}
+
+impl Bound {
+    /// Lets a chain go on, and takes over what it proves.
+    pub(crate) fn raise_by(&mut self, chain: &mut Chain, known: Time, options: Options) {
+        chain.run(Some(known), options);
+        self.sequences.extend(chain.best.start.take());
+        if chain.best.time > self.time {
+            (self.time, self.proof) = (chain.best.time, Proof::Chain(chain.best.cuts.len()));
+        }
     }
 }
 

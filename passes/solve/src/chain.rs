@@ -75,25 +75,57 @@ pub fn chain(
     known: Option<Time>,
     options: Options,
 ) -> ChainBound {
-    let start = Instant::now();
-    let total = graph.total_time();
-    let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
-    let mut best = ChainBound { time: total, cuts: vec![first], start: None };
-    let mut growing = Growing {
-        graph,
-        cutter: Cutter::new(graph),
-        chain: vec![first],
-        inside: BTreeSet::new(),
-        left: BTreeSet::new(),
-    };
-    loop {
-        let left = options.limit.saturating_sub(start.elapsed());
-        if left.is_zero() {
-            return best;
+    let mut chain = Chain::new(graph, budget, first);
+    chain.run(known, options);
+    chain.best
+}
+
+/// A chain that grows, and goes on growing when there is more time or a better plan.
+pub(crate) struct Chain<'a> {
+    graph: &'a Graph,
+    budget: Bytes,
+    growing: Growing<'a>,
+    pub(crate) best: ChainBound,
+    /// The program of the present chain was solved for this plan, and nothing could be added.
+    complete: Option<Option<Time>>,
+}
+
+impl<'a> Chain<'a> {
+    pub(crate) fn new(graph: &'a Graph, budget: Bytes, first: NodeId) -> Self {
+        let growing = Growing {
+            graph,
+            cutter: Cutter::new(graph),
+            chain: vec![first],
+            inside: BTreeSet::new(),
+            left: BTreeSet::new(),
+        };
+        let best = ChainBound { time: graph.total_time(), cuts: vec![first], start: None };
+        Self { graph, budget, growing, best, complete: None }
+    }
+
+    /// Goes on where it was, see [`chain`].
+    pub(crate) fn run(&mut self, known: Option<Time>, options: Options) {
+        let start = Instant::now();
+        while self.complete != Some(known) {
+            let left = options.limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            match self.grow(known, Options { limit: left, ..options }) {
+                Grown::Further => {}
+                Grown::Nothing => self.complete = Some(known),
+                Grown::Stopped => return,
+            }
         }
-        let mut program = Program::new(graph, budget, &mut growing.cutter, &growing.chain, cutoff);
-        let Some(rows) = program.rows(&growing.inside) else { return best };
-        let answer = program.milp.solve(Options { limit: left, ..options });
+    }
+
+    /// Solves the program of the chain as it is, and adds to it what the solution violates.
+    fn grow(&mut self, known: Option<Time>, options: Options) -> Grown {
+        let (graph, growing, total) = (self.graph, &mut self.growing, self.graph.total_time());
+        let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
+        let mut program = Program::new(graph, self.budget, &mut growing.cutter, &growing.chain, cutoff);
+        let Some(rows) = program.rows(&growing.inside) else { return Grown::Nothing };
+        let answer = program.milp.solve(options);
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
         tracing::debug!(cuts, inside, rows, ?answer.end, answer.bound, "chain of cuts");
         // Infeasible means that nothing is below the cutoff, as solutions above it were fixed away.
@@ -102,21 +134,32 @@ pub fn chain(
             End::Infeasible | End::Failed => 0,
             End::Optimal | End::Stopped => answer.bound.min(cutoff),
         };
-        if total + Time(bound) > best.time {
-            (best.time, best.cuts) = (total + Time(bound), growing.chain.clone());
+        if total + Time(bound) > self.best.time {
+            (self.best.time, self.best.cuts) = (total + Time(bound), growing.chain.clone());
         }
-        if answer.end != End::Optimal || bound >= cutoff || answer.point.is_none() {
-            return best;
+        if bound >= cutoff {
+            return Grown::Nothing;
+        }
+        if answer.end != End::Optimal || answer.point.is_none() {
+            return Grown::Stopped;
         }
         let absent = program.absent(|var| answer.is_one(var));
         let order = program.order(&growing.cutter, |var| answer.is_one(var), &absent);
         let sequence = play(graph, &order, &growing.chain, &absent);
-        let Ok(trace) = judge(graph, &sequence) else { return best };
-        best.start = Some(sequence.clone());
-        if !growing.extend(&sequence, &trace.memory, budget) {
-            return best;
-        }
+        let Ok(trace) = judge(graph, &sequence) else { return Grown::Nothing };
+        self.best.start = Some(sequence.clone());
+        if growing.extend(&sequence, &trace.memory, self.budget) { Grown::Further } else { Grown::Nothing }
     }
+}
+
+/// What came of a program.
+enum Grown {
+    /// The chain has more in it.
+    Further,
+    /// Nothing can be added, or nothing needs to be.
+    Nothing,
+    /// The solver was stopped.
+    Stopped,
 }
 
 /// How far from an overflow to look for a node that fits in the chain, in steps.

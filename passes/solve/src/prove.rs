@@ -6,7 +6,8 @@
 use rk_plan::{Time, working_set};
 
 use crate::auto::first_attempt;
-use crate::bounds::{CHAINED, order_free_below, raise_by_chain};
+use crate::bounds::{CHAINED, order_free_below};
+use crate::chain::Chain;
 use crate::clock::Clock;
 use crate::model::Model;
 use crate::solver::Solver;
@@ -32,10 +33,14 @@ pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> 
     };
     let (known, clock) = (Time(known), task.clock.part(if far { FAR_SHARE } else { SHARE }));
     let mut bound = order_free_below(graph, task.request.budget, Some(known), clock.left());
-    raise_by_chain(graph, task.request.budget, known, &mut bound, task.programs(clock.left()));
     if bound.is_infeasible() {
         return Vec::new();
     }
+    let mut chain = task.chain.take().unwrap_or_else(|| Chain::new(graph, task.request.budget, bound.node));
+    if bound.time < known {
+        bound.raise_by(&mut chain, known, task.programs(clock.left()));
+    }
+    task.chain = Some(chain);
     task.raise_bound(bound.time);
     let sequences: Vec<Vec<u32>> = bound.sequences.iter().map(crate::model::from_sequence).collect();
     sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));
