@@ -46,10 +46,11 @@
 //! Source: rk design notes, section 3.3. Solved by [`crate::milp`].
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, judge};
 
+use crate::bounds::held_at;
 use crate::cut::Cutter;
 use crate::links::Program;
 use crate::milp::{End, Options};
@@ -88,6 +89,9 @@ pub(crate) struct Chain<'a> {
     pub(crate) best: ChainBound,
     /// The program of the present chain was solved for this plan, and nothing could be added.
     complete: Option<Option<Time>>,
+    /// How often the solver was stopped at the present program.
+    stops: u32,
+    begun: bool,
 }
 
 impl<'a> Chain<'a> {
@@ -100,23 +104,41 @@ impl<'a> Chain<'a> {
             left: BTreeSet::new(),
         };
         let best = ChainBound { time: graph.total_time(), cuts: vec![first], start: None };
-        Self { graph, budget, growing, best, complete: None }
+        Self { graph, budget, growing, best, complete: None, stops: 0, begun: false }
     }
 
     /// Goes on where it was, see [`chain`].
     pub(crate) fn run(&mut self, known: Option<Time>, options: Options) {
         let start = Instant::now();
+        if !std::mem::replace(&mut self.begun, true)
+            && let Some(sequence) = self.begin(options.limit)
+        {
+            self.extend(sequence);
+        }
         while self.complete != Some(known) {
             let left = options.limit.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return;
             }
             match self.grow(known, Options { limit: left, ..options }) {
-                Grown::Further => {}
+                Grown::Further => self.stops = 0,
                 Grown::Nothing => self.complete = Some(known),
-                Grown::Stopped => return,
+                Grown::Stopped => {
+                    self.stops += 1;
+                    return;
+                }
             }
         }
+    }
+
+    /// The best cut alone needs no program: what it holds, played out.
+    fn begin(&mut self, limit: Duration) -> Option<Sequence> {
+        let (graph, first) = (self.graph, self.growing.chain[0]);
+        let set = held_at(graph, self.budget, first, limit).into_iter().next()?;
+        let cut = self.growing.cutter.cut(first, self.budget);
+        let gone =
+            cut.values.iter().map(|value| value.id).filter(|value| set.held.binary_search(value).is_err());
+        Some(play(graph, &graph.node_ids().collect::<Vec<_>>(), &[first], &[gone.collect()]))
     }
 
     /// Solves the program of the chain as it is, and adds to it what the solution violates.
@@ -125,7 +147,8 @@ impl<'a> Chain<'a> {
         let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
         let mut program = Program::new(graph, self.budget, &mut growing.cutter, &growing.chain, cutoff);
         let Some(rows) = program.rows(&growing.inside) else { return Grown::Nothing };
-        let answer = program.milp.solve(options);
+        let as_it_is = self.stops % 2 == 1;
+        let answer = program.milp.solve(Options { below: known.map(|_| cutoff), as_it_is, ..options });
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
         tracing::debug!(cuts, inside, rows, ?answer.end, answer.bound, "chain of cuts");
         // Infeasible means that nothing is below the cutoff, as solutions above it were fixed away.
@@ -146,9 +169,15 @@ impl<'a> Chain<'a> {
         let absent = program.absent(|var| answer.is_one(var));
         let order = program.order(&growing.cutter, |var| answer.is_one(var), &absent);
         let sequence = play(graph, &order, &growing.chain, &absent);
-        let Ok(trace) = judge(graph, &sequence) else { return Grown::Nothing };
-        self.best.start = Some(sequence.clone());
-        if growing.extend(&sequence, &trace.memory, self.budget) { Grown::Further } else { Grown::Nothing }
+        self.extend(sequence)
+    }
+
+    /// Adds what a sequence violates that plays a solution out.
+    fn extend(&mut self, sequence: Sequence) -> Grown {
+        let Ok(trace) = judge(self.graph, &sequence) else { return Grown::Nothing };
+        let further = self.growing.extend(&sequence, &trace.memory, self.budget);
+        self.best.start = Some(sequence);
+        if further { Grown::Further } else { Grown::Nothing }
     }
 }
 

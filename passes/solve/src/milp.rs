@@ -63,7 +63,7 @@ pub enum End {
     Optimal,
     /// The time was over; a bound and a point may be there.
     Stopped,
-    /// Proven to have no solution (in the solver's floating point).
+    /// Proven to have no solution, or none that costs little enough (in the solver's floating point).
     Infeasible,
     /// Killed, crashed, or refused to work.
     Failed,
@@ -104,12 +104,17 @@ pub struct Options {
     pub gap: f64,
     /// Who solves.
     pub solver: MilpSolver,
+    /// Only solutions that cost less are asked for: without one the program counts as infeasible. CBC then spends no time on
+    /// finding solutions, only on the proof; HiGHS is not told.
+    pub below: Option<u64>,
+    /// CBC takes the program as it is. Worth a try where it was stopped: half of what it cannot finish in time otherwise it then does.
+    pub as_it_is: bool,
 }
 
 impl Options {
     /// To the end, within a time, by CBC.
     pub fn exact(limit: Duration) -> Self {
-        Self { limit, relaxed: false, gap: 0.0, solver: MilpSolver::Cbc }
+        Self { limit, relaxed: false, gap: 0.0, solver: MilpSolver::Cbc, below: None, as_it_is: false }
     }
 
     /// By another solver.
@@ -185,11 +190,23 @@ impl Milp {
     fn solve_here(&self, options: Options) -> Vec<u8> {
         let program = self.scaled(options.relaxed);
         let raw = match options.solver {
-            MilpSolver::Cbc => cbc::solve(&program, options),
+            MilpSolver::Cbc => cbc::solve(&program, options, options.below.map(|below| self.cutoff(below))),
             #[cfg(feature = "highs")]
             MilpSolver::Highs => highs::solve(&program, options),
         };
         raw.to_bytes()
+    }
+
+    /// What a solver may cut off so that nothing below `below` is lost: just above the greatest cost that is less, scaled.
+    fn cutoff(&self, below: u64) -> f64 {
+        let unit = self.columns.iter().fold(0, |unit, column| scaled::gcd(unit, column.cost)).max(1);
+        let cost = (below.saturating_sub(1) / unit * unit) as f64 / self.cost_scale();
+        cost + self.slack(cost)
+    }
+
+    /// How far a bound may be off, scaled.
+    fn slack(&self, bound: f64) -> f64 {
+        CUTOFF_SLACK + DUAL_SLACK * (self.columns.len() as f64 + bound.abs())
     }
 
     /// In the parent: nothing is taken on trust.
@@ -207,8 +224,7 @@ impl Milp {
         let (Some(&bound), Some(values)) = (numbers.get(1), numbers.get(2..)) else {
             return Answer::nothing(End::Failed);
         };
-        let slack = CUTOFF_SLACK + DUAL_SLACK * (self.columns.len() as f64 + bound.abs());
-        let bound = (bound - slack) * self.cost_scale();
+        let bound = (bound - self.slack(bound)) * self.cost_scale();
         // Casting saturates, and turns what is not a number into zero.
         let bound = if bound.abs() < 1e18 { bound.ceil().max(0.0) as u64 } else { 0 };
         let point = (!relaxed && values.len() == self.columns.len()).then(|| self.exact(values)).flatten();

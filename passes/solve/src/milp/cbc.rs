@@ -9,8 +9,8 @@ use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, v
 use super::scaled::{Raw, Scaled};
 use super::{OBEYED, Options};
 
-/// Solves a program; to be called in the child only.
-pub(super) fn solve(program: &Scaled, options: Options) -> Raw {
+/// Solves a program, looking only for solutions below `cutoff`; to be called in the child only.
+pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> Raw {
     let mut problem = ProblemVariables::new();
     let add = |column: &super::scaled::Column| {
         let var = variable().min(column.lower).max(column.upper);
@@ -25,6 +25,13 @@ pub(super) fn solve(program: &Scaled, options: Options) -> Raw {
     model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * OBEYED));
     model.set_parameter("timeMode", "elapsed");
     model.set_parameter("ratioGap", &options.gap.to_string());
+    if options.as_it_is {
+        model.set_parameter("preprocess", "off");
+    }
+    if let Some(cutoff) = cutoff {
+        model.set_parameter("cutoff", &format!("{cutoff:.9}"));
+        model.set_parameter("heuristicsOnOff", "off");
+    }
     for row in &program.rows {
         let mut sum = Expression::with_capacity(row.terms.len());
         for &(index, coefficient) in &row.terms {

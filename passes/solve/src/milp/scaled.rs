@@ -90,6 +90,7 @@ fn power(number: u64) -> f64 {
     (1u64 << shift) as f64
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+/// The greatest common divisor; that of a number and zero is the number.
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
