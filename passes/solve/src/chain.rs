@@ -53,7 +53,7 @@ use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, judge};
 use crate::bounds::held_at;
 use crate::cut::Cutter;
 use crate::links::Program;
-use crate::milp::{End, Options};
+use crate::milp::{End, Options, Way};
 
 /// What a chain proves, and what it suggests.
 #[derive(Clone, Debug)]
@@ -89,8 +89,8 @@ pub(crate) struct Chain<'a> {
     pub(crate) best: ChainBound,
     /// The program of the present chain was solved for this plan, and nothing could be added.
     complete: Option<Option<Time>>,
-    /// How often the solver was stopped at the present program.
-    stops: u32,
+    /// How the present program is tried.
+    trial: Trial,
     begun: bool,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Chain<'a> {
             left: BTreeSet::new(),
         };
         let best = ChainBound { time: graph.total_time(), cuts: vec![first], start: None };
-        Self { graph, budget, growing, best, complete: None, stops: 0, begun: false }
+        Self { graph, budget, growing, best, complete: None, trial: Trial::FIRST, begun: false }
     }
 
     /// Goes on where it was, see [`chain`].
@@ -121,10 +121,11 @@ impl<'a> Chain<'a> {
                 return;
             }
             match self.grow(known, Options { limit: left, ..options }) {
-                Grown::Further => self.stops = 0,
+                Grown::Further => (self.trial.nodes, self.trial.tried) = (FIRST_NODES, 0),
                 Grown::Nothing => self.complete = Some(known),
+                Grown::Undecided => self.trial.next(),
                 Grown::Stopped => {
-                    self.stops += 1;
+                    self.trial.next();
                     return;
                 }
             }
@@ -147,15 +148,15 @@ impl<'a> Chain<'a> {
         let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
         let mut program = Program::new(graph, self.budget, &mut growing.cutter, &growing.chain, cutoff);
         let Some(rows) = program.rows(&growing.inside) else { return Grown::Nothing };
-        let as_it_is = self.stops % 2 == 1;
-        let answer = program.milp.solve(Options { below: known.map(|_| cutoff), as_it_is, ..options });
+        let (way, most_nodes) = (Way::ALL[self.trial.way], Some(self.trial.nodes));
+        let answer = program.milp.solve(Options { below: known.map(|_| cutoff), most_nodes, way, ..options });
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
-        tracing::debug!(cuts, inside, rows, ?answer.end, answer.bound, "chain of cuts");
+        tracing::debug!(cuts, inside, rows, ?self.trial, ?answer.end, answer.bound, "chain of cuts");
         // Infeasible means that nothing is below the cutoff, as solutions above it were fixed away.
         let bound = match answer.end {
             End::Infeasible if known.is_some() => cutoff,
             End::Infeasible | End::Failed => 0,
-            End::Optimal | End::Stopped => answer.bound.min(cutoff),
+            End::Optimal | End::Stopped | End::NodeLimit => answer.bound.min(cutoff),
         };
         if total + Time(bound) > self.best.time {
             (self.best.time, self.best.cuts) = (total + Time(bound), growing.chain.clone());
@@ -163,8 +164,10 @@ impl<'a> Chain<'a> {
         if bound >= cutoff {
             return Grown::Nothing;
         }
-        if answer.end != End::Optimal || answer.point.is_none() {
-            return Grown::Stopped;
+        match answer.end {
+            End::NodeLimit => return Grown::Undecided,
+            End::Optimal if answer.point.is_some() => {}
+            _ => return Grown::Stopped,
         }
         let absent = program.absent(|var| answer.is_one(var));
         let order = program.order(&growing.cutter, |var| answer.is_one(var), &absent);
@@ -187,8 +190,35 @@ enum Grown {
     Further,
     /// Nothing can be added, or nothing needs to be.
     Nothing,
-    /// The solver was stopped.
+    /// The solver ran out of nodes.
+    Undecided,
+    /// It was stopped.
     Stopped,
+}
+
+/// Nodes of the solver's tree in the first trials of a program, and how many times more when all ways have been tried.
+const FIRST_NODES: u64 = 100;
+const MORE_NODES: u64 = 4;
+
+/// One of the ways to solve a program, for some nodes. The way that solved a program is the first for the next.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    way: usize,
+    nodes: u64,
+    /// Ways that were tried for so many nodes.
+    tried: usize,
+}
+
+impl Trial {
+    const FIRST: Self = Self { way: 0, nodes: FIRST_NODES, tried: 0 };
+
+    fn next(&mut self) {
+        self.way = (self.way + 1) % Way::ALL.len();
+        self.tried += 1;
+        if self.tried == Way::ALL.len() {
+            (self.tried, self.nodes) = (0, self.nodes * MORE_NODES);
+        }
+    }
 }
 
 /// How far from an overflow to look for a node that fits in the chain, in steps.

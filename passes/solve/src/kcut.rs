@@ -54,7 +54,7 @@ pub fn fixed_order(graph: &Graph, budget: Bytes, options: Options) -> FixedOrder
         // A relaxation that is stopped has no bound.
         End::Optimal => FixedOrderBound { time: graph.total_time() + Time(answer.bound), infeasible: false },
         End::Infeasible => FixedOrderBound { infeasible: true, ..none },
-        End::Stopped | End::Failed => none,
+        End::Stopped | End::NodeLimit | End::Failed => none,
     }
 }
 

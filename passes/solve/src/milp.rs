@@ -63,6 +63,8 @@ pub enum End {
     Optimal,
     /// The time was over; a bound and a point may be there.
     Stopped,
+    /// The nodes were; likewise.
+    NodeLimit,
     /// Proven to have no solution, or none that costs little enough (in the solver's floating point).
     Infeasible,
     /// Killed, crashed, or refused to work.
@@ -93,6 +95,22 @@ impl Answer {
     }
 }
 
+/// How CBC goes about a program. None is best: what takes one of them a moment may take another minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// As it does by itself.
+    Usual,
+    /// Without Gomory cuts, which make some relaxations dense and slow.
+    WithoutGomory,
+    /// Without preprocessing.
+    AsItIs,
+}
+
+impl Way {
+    /// All, the usual one first.
+    pub const ALL: [Self; 3] = [Self::Usual, Self::WithoutGomory, Self::AsItIs];
+}
+
 /// What to ask of the solver.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -107,14 +125,24 @@ pub struct Options {
     /// Only solutions that cost less are asked for: without one the program counts as infeasible. CBC then spends no time on
     /// finding solutions, only on the proof; HiGHS is not told.
     pub below: Option<u64>,
-    /// CBC takes the program as it is. Worth a try where it was stopped: half of what it cannot finish in time otherwise it then does.
-    pub as_it_is: bool,
+    /// CBC ends after so many nodes of its tree.
+    pub most_nodes: Option<u64>,
+    /// How CBC goes about it.
+    pub way: Way,
 }
 
 impl Options {
     /// To the end, within a time, by CBC.
     pub fn exact(limit: Duration) -> Self {
-        Self { limit, relaxed: false, gap: 0.0, solver: MilpSolver::Cbc, below: None, as_it_is: false }
+        Self {
+            limit,
+            relaxed: false,
+            gap: 0.0,
+            solver: MilpSolver::Cbc,
+            below: None,
+            most_nodes: None,
+            way: Way::Usual,
+        }
     }
 
     /// By another solver.
@@ -219,6 +247,7 @@ impl Milp {
             Some(0.0) => End::Optimal,
             Some(1.0) => End::Stopped,
             Some(2.0) => return Answer::nothing(End::Infeasible),
+            Some(4.0) => End::NodeLimit,
             _ => return Answer::nothing(End::Failed),
         };
         let (Some(&bound), Some(values)) = (numbers.get(1), numbers.get(2..)) else {

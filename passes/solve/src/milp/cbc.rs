@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use good_lp::solvers::SolutionStatus;
+use ::coin_cbc::raw::{SecondaryStatus, Status};
 use good_lp::solvers::coin_cbc::coin_cbc;
-use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
+use good_lp::{Expression, ProblemVariables, SolverModel, constraint, variable};
 
 use super::scaled::{Raw, Scaled};
-use super::{OBEYED, Options};
+use super::{OBEYED, Options, Way};
 
 /// Solves a program, looking only for solutions below `cutoff`; to be called in the child only.
 pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> Raw {
@@ -25,8 +25,13 @@ pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> 
     model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * OBEYED));
     model.set_parameter("timeMode", "elapsed");
     model.set_parameter("ratioGap", &options.gap.to_string());
-    if options.as_it_is {
-        model.set_parameter("preprocess", "off");
+    match options.way {
+        Way::Usual => {}
+        Way::WithoutGomory => model.set_parameter("gomoryCuts", "off"),
+        Way::AsItIs => model.set_parameter("preprocess", "off"),
+    }
+    if let Some(nodes) = options.most_nodes {
+        model.set_parameter("maxNodes", &nodes.to_string());
     }
     if let Some(cutoff) = cutoff {
         model.set_parameter("cutoff", &format!("{cutoff:.9}"));
@@ -41,18 +46,20 @@ pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> 
     }
     // CBC that runs into its limit while it prepares a model may call it infeasible, or solved: not believed.
     let start = Instant::now();
-    let answer = model.solve();
-    let in_time = start.elapsed() < options.limit.mul_f64(OBEYED - 0.1);
-    match answer {
-        Ok(solution) if in_time || !matches!(solution.status(), SolutionStatus::Optimal) => {
-            let raw = solution.model();
-            let values = vars.iter().map(|&var| solution.value(var)).collect();
-            match solution.status() {
-                SolutionStatus::Optimal => Raw::Optimal { bound: raw.obj_value(), values },
-                _ => Raw::Stopped { bound: raw.best_possible_value(), values },
-            }
+    // Not good_lp's own `solve`, which tells nothing of a search that ran out of nodes.
+    let answer = model.as_inner().solve();
+    let (raw, in_time) = (answer.raw(), start.elapsed() < options.limit.mul_f64(OBEYED - 0.1));
+    // Columns stand in the order in which they were added.
+    let values = raw.col_solution().to_vec();
+    match (raw.status(), raw.secondary_status()) {
+        (Status::Abandoned | Status::UserEvent, _) => Raw::Failed,
+        (_, SecondaryStatus::StoppedOnTime | SecondaryStatus::StoppedOnGap) => {
+            Raw::Stopped { bound: raw.best_possible_value(), values }
         }
-        Err(good_lp::ResolutionError::Infeasible) if in_time => Raw::Infeasible,
-        _ => Raw::Failed,
+        (_, SecondaryStatus::StoppedOnNodes) => Raw::NodeLimit { bound: raw.best_possible_value(), values },
+        _ if !in_time || raw.is_continuous_unbounded() => Raw::Failed,
+        _ if raw.is_proven_infeasible() => Raw::Infeasible,
+        (Status::Stopped, _) => Raw::Failed,
+        _ => Raw::Optimal { bound: raw.obj_value(), values },
     }
 }

@@ -33,6 +33,11 @@ pub(super) enum Raw {
         bound: f64,
         values: Vec<f64>,
     },
+    /// The nodes were.
+    NodeLimit {
+        bound: f64,
+        values: Vec<f64>,
+    },
     Infeasible,
     Failed,
 }
@@ -43,6 +48,7 @@ impl Raw {
         let (end, bound, values): (f64, f64, &[f64]) = match self {
             Self::Optimal { bound, values } => (0.0, *bound, values),
             Self::Stopped { bound, values } => (1.0, *bound, values),
+            Self::NodeLimit { bound, values } => (4.0, *bound, values),
             Self::Infeasible => (2.0, 0.0, &[]),
             Self::Failed => (3.0, 0.0, &[]),
         };
