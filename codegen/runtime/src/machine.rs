@@ -8,6 +8,9 @@
 //! > were allocated when the step began, minus the bytes of gradients produced before or in this run), where saved
 //! > generator states count as allocated whether or not the allocator sees them.
 //!
+//! So a gradient is left out for the whole run that makes it: where a kernel's temporaries are gone before the gradient is
+//! allocated, the peak is understated by as much as its bytes. An arena has room for both.
+//!
 //! Workspaces are included, because the allocator sees them. Results of the previous step are let go before the
 //! step begins. While a random node runs again the executor parks the generator's own state, which is no tensor.
 //!

@@ -369,6 +369,22 @@ mod tests {
     }
 
     #[test]
+    fn only_what_costs_less_is_looked_for() {
+        for items in [10, 20, 30] {
+            let milp = knapsack(items, 20 * items);
+            let options = Options::exact(TEN_SECONDS);
+            let least = milp.solve(options).cost;
+            for way in Way::ALL {
+                let options = Options { way, ..options };
+                let found = milp.solve(Options { below: Some(least + 1), ..options });
+                assert_eq!((found.end, found.cost), (End::Optimal, least), "{way:?}");
+                let none = milp.solve(Options { below: Some(least), ..options });
+                assert_eq!(none.end, End::Infeasible, "{way:?}");
+            }
+        }
+    }
+
+    #[test]
     fn contradictions_are_infeasible() {
         let mut milp = Milp::default();
         let var = milp.binary(1);
