@@ -81,7 +81,8 @@ def test_networks_train_to_the_bits_of_eager_in_one_arena(make, budget, programs
     (program,) = programs
     took = program.measured()
     assert took.outside == 0 < took.placed
-    # The gradients of a launch are left out of its peak, even while a convolution's workspace stands where they are not yet made.
+    # The gradients of a launch are left out of its peak, even while only a convolution's workspace stands
+    # there and they are not made yet.
     assert 0.88 * took.arena <= took.peak <= took.arena
     results = len(program._handed_out) + len(program._gradients)
     # A result that was made in the arena by chance is moved out of it.
