@@ -202,6 +202,8 @@ enum Grown {
 /// Nodes of the solver's tree in the first trials of a program, and how many times more when all ways have been tried.
 const FIRST_NODES: u64 = 100;
 const MORE_NODES: u64 = 4;
+/// CBC counts in 32 bits.
+const MOST_NODES: u64 = 1 << 30;
 
 /// One of the ways to solve a program, for some nodes. The way that solved a program is the first for the next.
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +221,7 @@ impl Trial {
         self.way = (self.way + 1) % Way::ALL.len();
         self.tried += 1;
         if self.tried == Way::ALL.len() {
-            (self.tried, self.nodes) = (0, self.nodes * MORE_NODES);
+            (self.tried, self.nodes) = (0, (self.nodes * MORE_NODES).min(MOST_NODES));
         }
     }
 }

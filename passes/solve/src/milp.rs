@@ -384,6 +384,33 @@ mod tests {
         }
     }
 
+    /// Covers each of 150 triples of 60 items: CBC needs some hundred nodes.
+    fn triples() -> Milp {
+        let mut milp = Milp::default();
+        let vars: Vec<Var> = (0..60u64).map(|item| milp.binary((item * 37 + 11) % 89 + 40)).collect();
+        for row in 0..150usize {
+            let triple = [row * 7 % 60, row * 13 % 59, (row * row + 5) % 58];
+            milp.at_least(triple.iter().map(|&item| (vars[item], 1)).collect(), 1);
+        }
+        milp
+    }
+
+    #[test]
+    fn a_bound_of_few_nodes_is_a_bound() {
+        let (milp, options) = (triples(), Options::exact(TEN_SECONDS));
+        let least = milp.solve(options).cost;
+        let mut ended = 0;
+        for (way, nodes) in Way::ALL.into_iter().flat_map(|way| [0, 1, 3, 10].map(|nodes| (way, nodes))) {
+            for below in [None, Some(least + 1), Some(least + 50)] {
+                let answer = milp.solve(Options { way, below, most_nodes: Some(nodes), ..options });
+                ended += usize::from(answer.end == End::NodeLimit);
+                assert!(answer.bound <= least, "{way:?}, {nodes} nodes, {below:?}: {answer:?}");
+                assert_ne!(answer.end, End::Infeasible, "{way:?}, {nodes} nodes, {below:?}");
+            }
+        }
+        assert!(ended > 9, "{ended} of 36 ran out of nodes");
+    }
+
     #[test]
     fn contradictions_are_infeasible() {
         let mut milp = Milp::default();
