@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
-use crate::chain::Chain;
+use crate::branches::Branches;
 use crate::cut::{Choice, Cut, Cutter};
 use crate::knapsack::{self, Limits, Solved, rounded};
 use crate::milp::Options;
@@ -175,17 +175,18 @@ pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bou
     if bound.is_infeasible() || graph.len() > CHAINED || bound.time >= known {
         return;
     }
-    let mut chain = Chain::new(graph, budget, bound.node);
-    bound.raise_by(&mut chain, known, options);
+    let mut branches = Branches::new(graph, budget, bound.node);
+    bound.raise_by(&mut branches, known, options);
 }
 
 impl Bound {
-    /// Lets a chain go on, and takes over what it proves.
-    pub(crate) fn raise_by(&mut self, chain: &mut Chain, known: Time, options: Options) {
-        chain.run(Some(known), options);
-        self.sequences.extend(chain.best.start.take());
-        if chain.best.time > self.time {
-            (self.time, self.proof) = (chain.best.time, Proof::Chain(chain.best.cuts.len()));
+    /// Lets chains go on, and takes over what they prove.
+    pub(crate) fn raise_by(&mut self, branches: &mut Branches, known: Time, options: Options) {
+        branches.run(known, options);
+        self.sequences.extend(branches.sequences());
+        let (time, cuts) = branches.bound();
+        if time > self.time {
+            (self.time, self.proof) = (time, Proof::Chain(cuts));
         }
     }
 }

@@ -43,8 +43,9 @@
 //! half a second instead of 17. Branch and bound is tried in several ways, each for a few nodes, then each for four times as many.
 //!
 //! **Which chain.** Begin with the best cut, whose solution [`crate::knapsack`] has. Play the solution out; where its memory
-//! exceeds the budget at the first run of a node that fits in the chain, that node joins; where at a second run, G7 is added
-//! for it. If nothing exceeds, the solution is an optimal plan.
+//! exceeds the budget at the first run of a node that fits in the chain, that node joins; else G7 is added
+//! for all such nodes. If nothing is left to add, `branches.rs` divides the schedules; where it cannot, a node joins for
+//! which others leave. If nothing exceeds, the solution is an optimal plan.
 //!
 //! Source: rk design notes, section 3.3. Solved by [`crate::milp`].
 
@@ -85,6 +86,7 @@ pub fn chain(
 }
 
 /// A chain that grows, and goes on growing when there is more time or a better plan.
+#[derive(Clone)]
 pub(crate) struct Chain<'a> {
     graph: &'a Graph,
     budget: Bytes,
@@ -92,6 +94,8 @@ pub(crate) struct Chain<'a> {
     pub(crate) best: ChainBound,
     /// The program of the present chain was solved for this plan, and nothing could be added.
     complete: Option<Option<Time>>,
+    /// Two nodes whose order is open, of which one exceeds the budget when the last solution is played out.
+    pub(crate) open: Option<(NodeId, NodeId)>,
     /// How the present program is tried.
     trial: Trial,
     begun: bool,
@@ -107,7 +111,25 @@ impl<'a> Chain<'a> {
             left: BTreeSet::new(),
         };
         let best = ChainBound { time: graph.total_time(), cuts: vec![first], start: None };
-        Self { graph, budget, growing, best, complete: None, trial: Trial::FIRST, begun: false }
+        Self { graph, budget, growing, best, complete: None, open: None, trial: Trial::FIRST, begun: false }
+    }
+
+    /// The same for those schedules only in which `earlier` first runs before `later`. One of them joins the chain.
+    pub(crate) fn assuming(&self, earlier: NodeId, later: NodeId) -> Self {
+        let mut chain = Self { complete: None, open: None, trial: self.trial, ..self.clone() };
+        chain.growing.cutter.assume(earlier, later);
+        chain.growing.left.clear();
+        for node in [earlier, later] {
+            if chain.growing.candidate(node, Bytes(0), 0, true).is_some() {
+                chain.growing.insert(node);
+            }
+        }
+        chain
+    }
+
+    /// Whether nothing can be added below a plan of this time.
+    pub(crate) fn is_complete(&self, known: Time) -> bool {
+        self.complete == Some(Some(known))
     }
 
     /// Goes on where it was, see [`chain`].
@@ -181,7 +203,11 @@ impl<'a> Chain<'a> {
     /// Adds what a sequence violates that plays a solution out.
     fn extend(&mut self, sequence: Sequence) -> Grown {
         let Ok(trace) = judge(self.graph, &sequence) else { return Grown::Nothing };
-        let further = self.growing.extend(&sequence, &trace.memory, self.budget);
+        let mut further = self.growing.extend(&sequence, &trace.memory, self.budget, false);
+        self.open = if further { None } else { self.growing.open(&sequence, &trace.memory, self.budget) };
+        if !further && self.open.is_none() {
+            further = self.growing.extend(&sequence, &trace.memory, self.budget, true);
+        }
         self.best.start = Some(sequence);
         if further { Grown::Further } else { Grown::Nothing }
     }
@@ -230,6 +256,7 @@ impl Trial {
 const REACH: usize = 12;
 
 /// A chain under construction.
+#[derive(Clone)]
 struct Growing<'a> {
     graph: &'a Graph,
     cutter: Cutter<'a>,
@@ -242,30 +269,41 @@ struct Growing<'a> {
 
 impl Growing<'_> {
     /// Adds what the played solution violates most; whether there was anything new.
-    fn extend(&mut self, sequence: &Sequence, memory: &[Bytes], budget: Bytes) -> bool {
+    fn extend(&mut self, sequence: &Sequence, memory: &[Bytes], budget: Bytes, leave: bool) -> bool {
         let mut ran = vec![false; self.graph.len()];
         let first: Vec<bool> =
             sequence.0.iter().map(|node| !std::mem::replace(&mut ran[node.index()], true)).collect();
         let last_cut = sequence.0.iter().position(|node| self.chain.last() == Some(node)).unwrap_or(0);
         let mut over: Vec<usize> = (0..memory.len()).filter(|&step| memory[step] > budget).collect();
         over.sort_unstable_by_key(|&step| (std::cmp::Reverse(memory[step]), step));
-        // First what fits in the chain; then rows inside it; last, what fits if others leave.
-        for leave in [false, true] {
-            for &step in &over {
-                let near = step.saturating_sub(REACH)..(step + REACH + 1).min(memory.len());
-                let near = near.filter(|&at| first[at] && memory[at] > budget);
-                let best = near
-                    .filter_map(|at| self.candidate(sequence.0[at], memory[at], at.abs_diff(step), leave));
-                if let Some((.., node)) = best.max() {
-                    self.insert(node);
-                    return true;
-                }
-                if step < last_cut && self.inside.insert(sequence.0[step]) {
-                    return true;
-                }
+        let mut inside = false;
+        for &step in &over {
+            let near = step.saturating_sub(REACH)..(step + REACH + 1).min(memory.len());
+            let near = near.filter(|&at| first[at] && memory[at] > budget);
+            let best =
+                near.filter_map(|at| self.candidate(sequence.0[at], memory[at], at.abs_diff(step), leave));
+            if let Some((.., node)) = best.max() {
+                self.insert(node);
+                return true;
             }
+            inside |= step < last_cut && self.inside.insert(sequence.0[step]);
         }
-        false
+        inside
+    }
+
+    /// A node that exceeds the budget when it first runs, most of all if possible, and one of the chain that is independent of it.
+    fn open(&mut self, sequence: &Sequence, memory: &[Bytes], budget: Bytes) -> Option<(NodeId, NodeId)> {
+        let mut ran = vec![false; self.graph.len()];
+        let first = |&step: &usize| !std::mem::replace(&mut ran[sequence.0[step].index()], true);
+        let mut over: Vec<usize> = (0..memory.len()).filter(first).collect();
+        over.retain(|&step| memory[step] > budget);
+        over.sort_unstable_by_key(|&step| (std::cmp::Reverse(memory[step]), step));
+        over.into_iter().find_map(|step| {
+            let node = sequence.0[step];
+            self.cutter.look_at(node);
+            let independent = |cut: &NodeId| !self.cutter.is_before(*cut) && !self.cutter.is_after(*cut);
+            self.chain.iter().copied().find(independent).map(|cut| (node, cut))
+        })
     }
 
     /// How good a node would be in the chain: best are those ordered against almost all others, which leave room.

@@ -79,11 +79,15 @@ pub struct Cut {
 /// What comes before and after what in every schedule, for one graph.
 ///
 /// Keeps its tables between calls: a scan asks for thousands of cuts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cutter<'a> {
     graph: &'a Graph,
     /// For a `once` node, the one in front of it.
     effect_before: Vec<Option<NodeId>>,
+    /// Pairs of which the former is assumed to run first.
+    assumed: Vec<(NodeId, NodeId)>,
+    /// All nodes, what precedes a node before it.
+    order: Vec<NodeId>,
     before: Vec<bool>,
     after: Vec<bool>,
     node_at: Vec<usize>,
@@ -108,6 +112,8 @@ impl<'a> Cutter<'a> {
         Self {
             graph,
             effect_before,
+            assumed: Vec::new(),
+            order: graph.node_ids().collect(),
             before: vec![false; graph.len()],
             after: vec![false; graph.len()],
             node_at: vec![NONE; graph.len()],
@@ -118,7 +124,31 @@ impl<'a> Cutter<'a> {
     /// The nodes that must have run when this one does.
     pub(crate) fn precede(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         let reads = self.graph.node(node).reads.iter().map(|&value| self.graph.value(value).producer);
-        reads.chain(self.effect_before[node.index()])
+        let assumed = self.assumed.iter().filter(move |(_, later)| *later == node);
+        reads.chain(self.effect_before[node.index()]).chain(assumed.map(|(earlier, _)| *earlier))
+    }
+
+    /// Speaks from now on of those schedules only in which `earlier` first runs before `later` does.
+    ///
+    /// Neither may be *before* the other.
+    pub(crate) fn assume(&mut self, earlier: NodeId, later: NodeId) {
+        self.split(later);
+        debug_assert!(!self.is_before(earlier) && !self.is_after(earlier), "they are ordered already");
+        let (from, to) = (self.position(later), self.position(earlier));
+        if from < to {
+            let after = &self.after;
+            self.order[from..=to].sort_by_key(|node| *node == later || after[node.index()]);
+        }
+        self.assumed.push((earlier, later));
+    }
+
+    /// All nodes, each behind what is *before* it; as given where nothing is assumed.
+    pub(crate) fn order(&self) -> &[NodeId] {
+        &self.order
+    }
+
+    fn position(&self, node: NodeId) -> usize {
+        self.order.iter().position(|&other| other == node).expect("every node has a place")
     }
 
     /// Marks what runs before and after the first run of `at` in every schedule.
@@ -126,16 +156,18 @@ impl<'a> Cutter<'a> {
         self.before.fill(false);
         self.after.fill(false);
         self.before[at.index()] = true;
-        for id in (0..=at.index()).rev().map(NodeId::from_index) {
+        let (position, order) = (self.position(at), std::mem::take(&mut self.order));
+        for &id in order[..=position].iter().rev() {
             if self.before[id.index()] {
                 let earlier: Vec<NodeId> = self.precede(id).collect();
                 earlier.into_iter().for_each(|node| self.before[node.index()] = true);
             }
         }
-        for id in (at.index() + 1..self.graph.len()).map(NodeId::from_index) {
+        for &id in &order[position + 1..] {
             let after = self.precede(id).any(|node| node == at || self.after[node.index()]);
             self.after[id.index()] = after;
         }
+        self.order = order;
     }
 
     /// Asks for *before* and *after* of a node, without its cut problem.
@@ -324,5 +356,38 @@ impl CutMilp {
         for (_, &y) in cut.nodes.iter().zip(&self.y).filter(|(node, _)| node.barred) {
             self.milp.fix(y, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::{Family, graph};
+
+    #[test]
+    fn what_is_assumed_is_before_and_after_and_keeps_an_order() {
+        let graph = graph(Family::Layered, 40, 1);
+        let mut cutter = Cutter::new(&graph);
+        let mut assumed = 0;
+        // From the back: each pair is against the given order.
+        for (later, earlier) in graph.node_ids().zip(graph.node_ids().skip(7)) {
+            cutter.look_at(later);
+            if cutter.is_before(earlier) || cutter.is_after(earlier) {
+                continue;
+            }
+            cutter.assume(earlier, later);
+            assumed += 1;
+            cutter.look_at(later);
+            assert!(cutter.is_before(earlier) && !cutter.is_after(earlier));
+            cutter.look_at(earlier);
+            assert!(cutter.is_after(later) && !cutter.is_before(later));
+            let place =
+                |node: NodeId| cutter.order().iter().position(|&other| other == node).expect("listed");
+            for node in graph.node_ids() {
+                assert!(cutter.precede(node).all(|before| place(before) < place(node)));
+            }
+        }
+        assert!(assumed > 5, "{assumed}");
+        assert_eq!(cutter.order().len(), graph.len());
     }
 }

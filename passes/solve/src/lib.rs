@@ -19,6 +19,7 @@ mod auto;
 mod baseline;
 pub mod blocks;
 pub mod bounds;
+mod branches;
 pub mod chain;
 pub mod checkmate;
 mod classes;

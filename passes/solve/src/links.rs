@@ -415,7 +415,7 @@ impl<'a> Program<'a> {
                     }
                 });
             }
-            for node in self.graph.node_ids().rev() {
+            for &node in cutter.order().iter().rev() {
                 if early[node.index()] {
                     cutter.precede(node).for_each(|earlier| early[earlier.index()] = true);
                 }
@@ -424,10 +424,10 @@ impl<'a> Program<'a> {
                 *interval += 1;
             }
         }
-        let mut order: Vec<NodeId> = self.graph.node_ids().collect();
+        let mut order = cutter.order().to_vec();
         // The node of a cut comes last in its interval.
         let is_cut = |node: NodeId| self.cuts.iter().any(|cut| cut.at == node);
-        order.sort_by_cached_key(|&node| (interval[node.index()], is_cut(node), node));
+        order.sort_by_cached_key(|&node| (interval[node.index()], is_cut(node)));
         order
     }
 }

@@ -7,7 +7,7 @@ use rk_plan::{Time, working_set};
 
 use crate::auto::first_attempt;
 use crate::bounds::{CHAINED, order_free_below};
-use crate::chain::Chain;
+use crate::branches::Branches;
 use crate::clock::Clock;
 use crate::model::Model;
 use crate::solver::Solver;
@@ -36,11 +36,12 @@ pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> 
     if bound.is_infeasible() {
         return Vec::new();
     }
-    let mut chain = task.chain.take().unwrap_or_else(|| Chain::new(graph, task.request.budget, bound.node));
+    let mut branches =
+        task.branches.take().unwrap_or_else(|| Branches::new(graph, task.request.budget, bound.node));
     if bound.time < known {
-        bound.raise_by(&mut chain, known, task.programs(clock.left()));
+        bound.raise_by(&mut branches, known, task.programs(clock.left()));
     }
-    task.chain = Some(chain);
+    task.branches = Some(branches);
     task.raise_bound(bound.time);
     let sequences: Vec<Vec<u32>> = bound.sequences.iter().map(crate::model::from_sequence).collect();
     sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
 
 use crate::bounds::HeldSet;
-use crate::chain::Chain;
+use crate::branches::Branches;
 use crate::clock::Clock;
 use crate::milp::Options;
 use crate::model::{Model, to_sequence};
@@ -49,8 +49,8 @@ pub(crate) struct Task<'a> {
     pub(crate) held: Vec<HeldSet>,
     /// The search over states, where there is one, to go on with; and the work that it may do next.
     pub(crate) states: Option<(States, u64)>,
-    /// The chain of cuts, likewise.
-    pub(crate) chain: Option<Chain<'a>>,
+    /// The chains of cuts, likewise.
+    pub(crate) branches: Option<Branches<'a>>,
     /// The node of the best cut.
     pub(crate) at: Option<u32>,
     progress: Vec<Progress>,
@@ -80,7 +80,7 @@ impl<'a> Task<'a> {
             order_matters: None,
             held: Vec::new(),
             states: None,
-            chain: None,
+            branches: None,
             at: None,
             progress: Vec::new(),
         };

@@ -167,7 +167,7 @@ fn three_exact_solvers_of_the_cut_problem_agree() {
 
 #[test]
 fn no_schedule_beats_a_chain_of_cuts() {
-    let (mut cells, mut raised, mut tight) = (0, 0, 0);
+    let (mut cells, mut raised, mut tight, mut divided) = (0, 0, 0, 0);
     for seed in 2000..2500 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let graph = random_graph(&mut rng, 7);
@@ -187,11 +187,17 @@ fn no_schedule_beats_a_chain_of_cuts() {
         }
         let without_plan = chain(&graph, budget, bound.node, None, Options::exact(time));
         assert!(without_plan.time.0 <= best, "seed {seed}: {} > {best}", without_plan.time.0);
+        let undivided = chain(&graph, budget, bound.node, Some(Time(best)), Options::exact(time));
+        assert!(undivided.time.0 <= best, "seed {seed}: {} > {best}", undivided.time.0);
         cells += 1;
+        divided += usize::from(bound.time > undivided.time);
         raised += usize::from(bound.time > single);
         tight += usize::from(bound.time.0 == best);
     }
-    eprintln!("{cells} cells, raised by the chain in {raised}, tight in {tight}");
+    eprintln!(
+        "{cells} cells, raised by chains in {raised}, by dividing in {divided} of these, tight in {tight}"
+    );
+    assert!(divided > 0, "dividing by the order of two nodes raised no bound");
     assert!(raised > 0 && tight * 3 > cells * 2, "{raised} raised, {tight} tight of {cells}");
 }
 
