@@ -291,19 +291,24 @@ impl Growing<'_> {
         inside
     }
 
-    /// A node that exceeds the budget when it first runs, most of all if possible, and one of the chain that is independent of it.
+    /// A node that exceeds the budget when it first runs, and one of the chain that is independent of it.
+    ///
+    /// Independent of as few as possible: the others stay with it when it joins. Of those, the one that exceeds most.
     fn open(&mut self, sequence: &Sequence, memory: &[Bytes], budget: Bytes) -> Option<(NodeId, NodeId)> {
         let mut ran = vec![false; self.graph.len()];
         let first = |&step: &usize| !std::mem::replace(&mut ran[sequence.0[step].index()], true);
         let mut over: Vec<usize> = (0..memory.len()).filter(first).collect();
         over.retain(|&step| memory[step] > budget);
         over.sort_unstable_by_key(|&step| (std::cmp::Reverse(memory[step]), step));
-        over.into_iter().find_map(|step| {
+        let pairs = over.into_iter().filter_map(|step| {
             let node = sequence.0[step];
             self.cutter.look_at(node);
-            let independent = |cut: &NodeId| !self.cutter.is_before(*cut) && !self.cutter.is_after(*cut);
-            self.chain.iter().copied().find(independent).map(|cut| (node, cut))
-        })
+            let independent = |cut: &&NodeId| !self.cutter.is_before(**cut) && !self.cutter.is_after(**cut);
+            let mut others = self.chain.iter().filter(independent);
+            let other = *others.next()?;
+            Some((others.count(), node, other))
+        });
+        pairs.min_by_key(|&(more, ..)| more).map(|(_, node, other)| (node, other))
     }
 
     /// How good a node would be in the chain: best are those ordered against almost all others, which leave room.

@@ -114,7 +114,8 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         // The search comes first while there is much to gain.
         let mut due = iterations >= next_proof || (idle >= IDLE && model.len() <= SMALL);
         if due {
-            idle = 0;
+            // One more such round calls for the next.
+            idle = IDLE - 1;
             next_proof = PROOFS * iterations.max(SHORT);
             due = round > 0 || !gap_is_large(task);
         }

@@ -10,6 +10,7 @@ use crate::bounds::{CHAINED, order_free_below};
 use crate::branches::Branches;
 use crate::clock::Clock;
 use crate::model::Model;
+use crate::request::enough_of_a_bound;
 use crate::solver::Solver;
 use crate::states::{Found, SMALL, States};
 use crate::task::Task;
@@ -18,6 +19,8 @@ use crate::task::Task;
 /// is worth more in the search.
 const SHARE: f64 = 0.4;
 const FAR_SHARE: f64 = 0.08;
+/// The same where the search has not found a better plan since the proof before.
+const REST_SHARE: f64 = 0.7;
 /// The same for the search over states, and its looks when it is first tried: some 50 ms.
 const STATES_SHARE: f64 = 0.25;
 const FIRST_LOOKS: u64 = 50_000;
@@ -28,10 +31,16 @@ const LITTLE: u64 = 50;
 pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
     by_states(task, model);
-    let Some(known) = task.best_cost().filter(|_| !task.is_settled() && graph.len() <= CHAINED) else {
+    let Some(cost) = task.best_cost().filter(|_| !task.is_settled() && graph.len() <= CHAINED) else {
         return Vec::new();
     };
-    let (known, clock) = (Time(known), task.clock.part(if far { FAR_SHARE } else { SHARE }));
+    let at_rest = task.tried_to_prove.replace(cost) == Some(cost);
+    let share = match (far, at_rest) {
+        (true, _) => FAR_SHARE,
+        (false, true) => REST_SHARE,
+        (false, false) => SHARE,
+    };
+    let (known, clock) = (enough_of_a_bound(Time(cost), Time(task.base_time)), task.clock.part(share));
     let mut bound = order_free_below(graph, task.request.budget, Some(known), clock.left());
     if bound.is_infeasible() {
         return Vec::new();

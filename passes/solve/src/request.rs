@@ -92,6 +92,11 @@ pub(crate) fn enough(bound: Time, base: Time) -> Time {
     Time(bound.0.saturating_add(base.0 / NEGLIGIBLE))
 }
 
+/// The least bound that proves a plan, in the same sense.
+pub(crate) fn enough_of_a_bound(plan: Time, base: Time) -> Time {
+    Time(plan.0.saturating_sub(base.0 / NEGLIGIBLE))
+}
+
 /// For which schedules a lower bound holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundKind {

@@ -51,6 +51,8 @@ pub(crate) struct Task<'a> {
     pub(crate) states: Option<(States, u64)>,
     /// The chains of cuts, likewise.
     pub(crate) branches: Option<Branches<'a>>,
+    /// The time of the plan that a proof was last tried for.
+    pub(crate) tried_to_prove: Option<u64>,
     /// The node of the best cut.
     pub(crate) at: Option<u32>,
     progress: Vec<Progress>,
@@ -81,6 +83,7 @@ impl<'a> Task<'a> {
             held: Vec::new(),
             states: None,
             branches: None,
+            tried_to_prove: None,
             at: None,
             progress: Vec::new(),
         };
