@@ -98,6 +98,8 @@ pub(crate) struct Chain<'a> {
     pub(crate) open: Option<(NodeId, NodeId)>,
     /// How the present program is tried.
     trial: Trial,
+    /// The most that a program was given.
+    longest: Duration,
     begun: bool,
 }
 
@@ -111,7 +113,17 @@ impl<'a> Chain<'a> {
             left: BTreeSet::new(),
         };
         let best = ChainBound { time: graph.total_time(), cuts: vec![first], start: None };
-        Self { graph, budget, growing, best, complete: None, open: None, trial: Trial::FIRST, begun: false }
+        Self {
+            graph,
+            budget,
+            growing,
+            best,
+            complete: None,
+            open: None,
+            trial: Trial::FIRST,
+            longest: Duration::ZERO,
+            begun: false,
+        }
     }
 
     /// The same for those schedules only in which `earlier` first runs before `later`. One of them joins the chain.
@@ -145,12 +157,16 @@ impl<'a> Chain<'a> {
             if left.is_zero() {
                 return;
             }
+            self.longest = self.longest.max(left);
             match self.grow(known, Options { limit: left, ..options }) {
                 Grown::Further => (self.trial.nodes, self.trial.tried) = (FIRST_NODES, 0),
                 Grown::Nothing => self.complete = Some(known),
                 Grown::Undecided => self.trial.next(),
                 Grown::Stopped => {
-                    self.trial.next();
+                    // Another way only if this one had a fair chance.
+                    if left > self.longest / 2 {
+                        self.trial.next();
+                    }
                     return;
                 }
             }
@@ -173,7 +189,8 @@ impl<'a> Chain<'a> {
         let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
         let mut program = Program::new(graph, self.budget, &mut growing.cutter, &growing.chain, cutoff);
         let Some(rows) = program.rows(&growing.inside) else { return Grown::Nothing };
-        let (way, most_nodes) = (Way::ALL[self.trial.way], Some(self.trial.nodes));
+        let ways = if rows <= SMALL { Way::SIMPLE_FIRST } else { Way::USUAL_FIRST };
+        let (way, most_nodes) = (ways[self.trial.way], Some(self.trial.nodes));
         let answer = program.milp.solve(Options { below: known.map(|_| cutoff), most_nodes, way, ..options });
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
         tracing::debug!(cuts, inside, rows, ?self.trial, ?answer.end, answer.bound, "chain of cuts");
@@ -228,6 +245,8 @@ enum Grown {
 /// Nodes of the solver's tree in the first trials of a program, and how many times more when all ways have been tried.
 const FIRST_NODES: u64 = 100;
 const MORE_NODES: u64 = 4;
+/// Programs of up to so many rows are solved sooner than preprocessed.
+const SMALL: usize = 2_500;
 /// CBC counts in 32 bits.
 const MOST_NODES: u64 = 1 << 30;
 
@@ -244,9 +263,9 @@ impl Trial {
     const FIRST: Self = Self { way: 0, nodes: FIRST_NODES, tried: 0 };
 
     fn next(&mut self) {
-        self.way = (self.way + 1) % Way::ALL.len();
+        self.way = (self.way + 1) % Way::USUAL_FIRST.len();
         self.tried += 1;
-        if self.tried == Way::ALL.len() {
+        if self.tried == Way::USUAL_FIRST.len() {
             (self.tried, self.nodes) = (0, (self.nodes * MORE_NODES).min(MOST_NODES));
         }
     }
@@ -326,8 +345,8 @@ impl Growing<'_> {
         let related = |node: NodeId| self.cutter.is_before(node) || self.cutter.is_after(node);
         // The first cut, the best one by itself, never leaves.
         let fits = related(self.chain[0]) && (leave || self.chain.iter().all(|&cut| related(cut)));
-        // What nothing follows would end the chain.
-        let leads = self.graph.node_ids().any(|other| self.cutter.is_after(other));
+        // What nothing follows ends the chain: only where nothing else is left.
+        let leads = leave || self.graph.node_ids().any(|other| self.cutter.is_after(other));
         let count = self.graph.node_ids().filter(|&other| related(other)).count();
         (fits && leads).then_some((count, memory, usize::MAX - distance, node))
     }
