@@ -368,21 +368,10 @@ pub(crate) fn play(graph: &Graph, order: &[NodeId], chain: &[NodeId], absent: &[
     let mut ran = vec![false; graph.len()];
     let mut sequence = Vec::with_capacity(2 * graph.len());
     for &node in order {
-        let mut stack = vec![(node, false)];
-        while let Some((next, ready)) = stack.pop() {
-            if next != node && !graph.node(next).writes.iter().any(|value| gone[value.index()]) {
-                continue;
-            }
-            let missing: Vec<ValueId> =
-                graph.node(next).reads.iter().copied().filter(|value| gone[value.index()]).collect();
-            if !ready && !missing.is_empty() {
-                stack.push((next, true));
-                stack.extend(missing.iter().rev().map(|&value| (graph.value(value).producer, false)));
-                continue;
-            }
-            sequence.push(next);
-            graph.node(next).writes.iter().for_each(|value| gone[value.index()] = false);
+        for &value in &graph.node(node).reads {
+            rebuild(graph, value, &mut gone, &mut sequence);
         }
+        sequence.push(node);
         ran[node.index()] = true;
         if let Some(cut) = chain.iter().position(|&cut| cut == node) {
             for &value in &absent[cut] {
@@ -392,27 +381,26 @@ pub(crate) fn play(graph: &Graph, order: &[NodeId], chain: &[NodeId], absent: &[
         }
     }
     // A pinned value must be there at the end.
-    for (index, value) in graph.values().iter().enumerate() {
-        if value.pinned && gone[index] {
-            rebuild(graph, value.producer, &mut gone, &mut sequence);
-        }
+    for index in (0..graph.values().len()).filter(|&index| graph.values()[index].pinned) {
+        rebuild(graph, ValueId::from_index(index), &mut gone, &mut sequence);
     }
     Sequence(sequence)
 }
 
-fn rebuild(graph: &Graph, node: NodeId, gone: &mut [bool], sequence: &mut Vec<NodeId>) {
-    let mut stack = vec![(node, false)];
-    while let Some((next, ready)) = stack.pop() {
-        if !graph.node(next).writes.iter().any(|value| gone[value.index()]) {
+/// Makes a value again if it is gone, and what is gone of what that takes.
+fn rebuild(graph: &Graph, value: ValueId, gone: &mut [bool], sequence: &mut Vec<NodeId>) {
+    let mut stack = vec![(value, false)];
+    while let Some((value, ready)) = stack.pop() {
+        let node = graph.node(graph.value(value).producer);
+        if !gone[value.index()] {
             continue;
         }
         if !ready {
-            stack.push((next, true));
-            let missing = graph.node(next).reads.iter().rev().filter(|value| gone[value.index()]);
-            stack.extend(missing.map(|&value| (graph.value(value).producer, false)));
+            stack.push((value, true));
+            stack.extend(node.reads.iter().rev().map(|&read| (read, false)));
             continue;
         }
-        sequence.push(next);
-        graph.node(next).writes.iter().for_each(|value| gone[value.index()] = false);
+        sequence.push(graph.value(value).producer);
+        node.writes.iter().for_each(|value| gone[value.index()] = false);
     }
 }
