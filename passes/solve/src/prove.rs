@@ -17,7 +17,7 @@ use crate::task::Task;
 
 /// The share of the time left that a proof may take; less where the plan is far above the bound: there the time
 /// is worth more in the search.
-const SHARE: f64 = 0.4;
+const SHARE: f64 = 0.2;
 const FAR_SHARE: f64 = 0.08;
 /// The same where the search has not found a better plan since the proof before.
 const REST_SHARE: f64 = 0.7;
