@@ -45,7 +45,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
             files.insert(file, text);
         }
     }
-    let rules = [headers, sizes, passes, laws, left_overs, machine_paths, licences];
+    let rules = [headers, sizes, modules, passes, laws, left_overs, machine_paths, licences];
     let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(&files)).collect();
     complaints.extend(
         passes_page::run(checkout, &passes_page::Options { check: true }).err().map(|e| format!("{e:#}")),
@@ -89,6 +89,34 @@ fn sizes(files: &Files) -> Vec<String> {
         if files.get(file).is_none_or(|text| text.lines().count() <= LONG) {
             complaints
                 .push(format!("{file} needs no reason for its length any more: strike it from tidy.rs"));
+        }
+    }
+    complaints
+}
+
+/// Every file below a `src` folder belongs to a crate: some file one level up declares it. The compiler never sees another.
+fn modules(files: &Files) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (file, _) in with_suffix(files, ".rs") {
+        let Some((room, inner)) = file.rsplit_once("/src/") else { continue };
+        let inner = inner.strip_suffix("/mod.rs").unwrap_or(inner.trim_end_matches(".rs"));
+        if ["lib", "main"].contains(&inner) || inner.starts_with("bin/") {
+            continue;
+        }
+        let (above, name) = inner.rsplit_once('/').unwrap_or(("", inner));
+        let parents = match above {
+            "" => ["lib.rs".to_owned(), "main.rs".to_owned()].to_vec(),
+            above => [format!("{above}.rs"), format!("{above}/mod.rs")].to_vec(),
+        };
+        // A module of tests may lie beside the file that declares it.
+        let beside = files.keys().filter(|other| other.starts_with(&format!("{room}/src/{above}")));
+        let declares = |text: &str| has_word(text, &format!("mod {name};"));
+        let by_path = |text: &str| text.contains(&format!("#[path = \"{name}.rs\"]"));
+        let declared = parents
+            .iter()
+            .any(|parent| files.get(&format!("{room}/src/{parent}")).is_some_and(|text| declares(text)));
+        if !declared && !beside.into_iter().any(|other| by_path(&files[other])) {
+            complaints.push(format!("{file}: no `mod {name};` in {}", parents.join(" or ")));
         }
     }
     complaints
@@ -235,6 +263,26 @@ mod tests {
             ("c.mlir", &"\n".repeat(999)),
         ]);
         assert_eq!(sizes(&files), ["b.cpp: 501 lines; above 500 it needs a reason in tidy.rs"]);
+    }
+
+    #[test]
+    fn a_file_that_no_module_declares_is_named() {
+        let some = files(&[
+            ("x/src/lib.rs", "pub(crate) mod a;\nmod b;\n#[path = \"b_tests.rs\"]\nmod tests;\n"),
+            ("x/src/a.rs", "mod inner;\n"),
+            ("x/src/a/inner.rs", ""),
+            ("x/src/a/other.rs", ""),
+            ("x/src/b/mod.rs", ""),
+            ("x/src/b_tests.rs", ""),
+            ("x/src/bin/tool.rs", ""),
+            ("x/src/left.rs", ""),
+            ("x/tests/t.rs", ""),
+        ]);
+        let expected = [
+            "x/src/a/other.rs: no `mod other;` in a.rs or a/mod.rs",
+            "x/src/left.rs: no `mod left;` in lib.rs or main.rs",
+        ];
+        assert_eq!(modules(&some), expected);
     }
 
     #[test]
