@@ -21,7 +21,7 @@ use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
 use crate::model::Model;
 use crate::order::list_schedules;
-use crate::prove::prove;
+use crate::prove::{prove, share};
 use crate::replay::replay;
 use crate::search::Best;
 use crate::solver::Solver;
@@ -39,6 +39,8 @@ const FAR: u64 = 100;
 pub(crate) const SMALL: usize = 500;
 /// The share of the time left for a bound in the given order.
 const ORDER_SHARE: f64 = 0.06;
+/// The share of the time left for a proof that nothing comes after but repair.
+const ALONE: f64 = 0.95;
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;
 /// The share of the time left for cuts at nodes around the best one; ...
@@ -142,15 +144,21 @@ pub(crate) fn cut(task: &mut Task) {
     if !task.is_settled() {
         held_starts(task);
         let model = std::mem::replace(&mut task.model, Model::empty());
-        proof_starts(task, &model);
+        starts_by(task, &model, ALONE);
         task.model = model;
     }
 }
 
 /// A proof needs a good plan at hand, and what it plays out is a start.
 pub(crate) fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
+    let far = !gap_within(task, FAR);
+    let share = share(task, far);
+    starts_by(task, model, share)
+}
+
+fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
     let mut starts = Vec::new();
-    for nodes in prove(task, model, !gap_within(task, FAR)) {
+    for nodes in prove(task, model, share) {
         let seed = task.request.seed;
         if let Some(best) = first_plan::greedy(model, &nodes, task.budget, seed, 2, &task.clock) {
             task.offer(&best.nodes, Solver::Cut);

@@ -27,18 +27,24 @@ const FIRST_LOOKS: u64 = 50_000;
 /// It is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
 const LITTLE: u64 = 50;
 
-/// Raises the bound of a task; offers what the chain plays out, and returns those sequences that are over budget.
-pub(crate) fn prove(task: &mut Task, model: &Model, far: bool) -> Vec<Vec<u32>> {
+/// The share of the time left for the next proof, when the search goes on after it.
+pub(crate) fn share(task: &mut Task, far: bool) -> f64 {
+    let cost = task.best_cost();
+    let at_rest = std::mem::replace(&mut task.tried_to_prove, cost) == cost;
+    match (far, at_rest) {
+        (true, _) => FAR_SHARE,
+        (false, true) => REST_SHARE,
+        (false, false) => SHARE,
+    }
+}
+
+/// Raises the bound of a task in a share of the time left; offers what the chain plays out, and returns those sequences that are
+/// over budget.
+pub(crate) fn prove(task: &mut Task, model: &Model, share: f64) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
     by_states(task, model);
     let Some(cost) = task.best_cost().filter(|_| !task.is_settled() && graph.len() <= CHAINED) else {
         return Vec::new();
-    };
-    let at_rest = task.tried_to_prove.replace(cost) == Some(cost);
-    let share = match (far, at_rest) {
-        (true, _) => FAR_SHARE,
-        (false, true) => REST_SHARE,
-        (false, false) => SHARE,
     };
     let (known, clock) = (enough_of_a_bound(Time(cost), Time(task.base_time)), task.clock.part(share));
     let mut bound = order_free_below(graph, task.request.budget, Some(known), clock.left());
