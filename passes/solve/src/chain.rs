@@ -45,7 +45,7 @@
 //! **Which chain.** Begin with the best cut, whose solution [`crate::knapsack`] has. Play the solution out; where its memory
 //! exceeds the budget at the first run of a node that fits in the chain, that node joins; else G7 is added
 //! for all such nodes. If nothing is left to add, `branches.rs` divides the schedules; where it cannot, a node joins for
-//! which others leave. If nothing exceeds, the solution is an optimal plan.
+//! which others leave, or that nothing follows. If nothing exceeds, the solution is an optimal plan.
 //!
 //! Source: rk design notes, section 3.3. Solved by [`crate::milp`].
 
