@@ -128,7 +128,7 @@ impl<'a> Chain<'a> {
 
     /// The same for those schedules only in which `earlier` first runs before `later`. One of them joins the chain.
     pub(crate) fn assuming(&self, earlier: NodeId, later: NodeId) -> Self {
-        let mut chain = Self { complete: None, open: None, trial: self.trial, ..self.clone() };
+        let mut chain = Self { complete: None, open: None, ..self.clone() };
         chain.growing.cutter.assume(earlier, later);
         chain.growing.left.clear();
         for node in [earlier, later] {

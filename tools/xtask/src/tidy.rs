@@ -109,13 +109,14 @@ fn modules(files: &Files) -> Vec<String> {
             above => [format!("{above}.rs"), format!("{above}/mod.rs")].to_vec(),
         };
         // A module of tests may lie beside the file that declares it.
-        let beside = files.keys().filter(|other| other.starts_with(&format!("{room}/src/{above}")));
+        let folder = |file: &str| file.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        let mut beside = with_suffix(files, ".rs").filter(|(other, _)| folder(other) == folder(file));
         let declares = |text: &str| has_word(text, &format!("mod {name};"));
         let by_path = |text: &str| text.contains(&format!("#[path = \"{name}.rs\"]"));
         let declared = parents
             .iter()
             .any(|parent| files.get(&format!("{room}/src/{parent}")).is_some_and(|text| declares(text)));
-        if !declared && !beside.into_iter().any(|other| by_path(&files[other])) {
+        if !declared && !beside.any(|(_, text)| by_path(text)) {
             complaints.push(format!("{file}: no `mod {name};` in {}", parents.join(" or ")));
         }
     }
