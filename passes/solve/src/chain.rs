@@ -44,11 +44,13 @@
 //!
 //! **Which chain.** Begin with the best cut, whose solution [`crate::knapsack`] has. Play the solution out; where its memory
 //! exceeds the budget at the first run of a node that fits in the chain, that node joins; else G7 is added
-//! for all such nodes. If nothing is left to add, `branches.rs` divides the schedules; where it cannot, a node joins for
-//! which others leave, or that nothing follows. If nothing exceeds, the solution is an optimal plan.
+//! for all such nodes. Where a second run exceeds it nevertheless, what is alive then does not live through the interval: the nodes that
+//! first run next to it join, so that it does. If nothing is left to add, `branches.rs` divides the schedules; where it cannot, a node
+//! joins for which others leave, or that nothing follows. If nothing exceeds, the solution is an optimal plan.
 //!
 //! Source: rk design notes, section 3.3. Solved by [`crate::milp`].
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -289,12 +291,9 @@ struct Growing<'a> {
 impl Growing<'_> {
     /// Adds what the played solution violates most; whether there was anything new.
     fn extend(&mut self, sequence: &Sequence, memory: &[Bytes], budget: Bytes, leave: bool) -> bool {
-        let mut ran = vec![false; self.graph.len()];
-        let first: Vec<bool> =
-            sequence.0.iter().map(|node| !std::mem::replace(&mut ran[node.index()], true)).collect();
+        let first = first_runs(self.graph, sequence);
         let last_cut = sequence.0.iter().position(|node| self.chain.last() == Some(node)).unwrap_or(0);
-        let mut over: Vec<usize> = (0..memory.len()).filter(|&step| memory[step] > budget).collect();
-        over.sort_unstable_by_key(|&step| (std::cmp::Reverse(memory[step]), step));
+        let over = over(memory, budget);
         let mut inside = false;
         for &step in &over {
             let near = step.saturating_sub(REACH)..(step + REACH + 1).min(memory.len());
@@ -307,22 +306,41 @@ impl Growing<'_> {
             }
             inside |= step < last_cut && self.inside.insert(sequence.0[step]);
         }
-        inside
+        inside || over.iter().any(|&step| !first[step] && self.bracket(sequence, &first, step, leave))
     }
 
-    /// A node that exceeds the budget when it first runs, and one of the chain that is independent of it.
-    ///
-    /// Independent of as few as possible: the others stay with it when it joins. Of those, the one that exceeds most.
+    /// A node joins the chain next to a second run that exceeds the budget, so that G7 counts more of what is alive then.
+    fn bracket(&mut self, sequence: &Sequence, first: &[bool], step: usize, leave: bool) -> bool {
+        for node in beside_run(sequence, first, step) {
+            if self.candidate(node, Bytes(0), 0, leave).is_some() {
+                self.insert(node);
+                self.inside.insert(sequence.0[step]);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A node that exceeds the budget when it first runs, or else one next to a second run that does, and one of the chain that is
+    /// independent of it.
     fn open(&mut self, sequence: &Sequence, memory: &[Bytes], budget: Bytes) -> Option<(NodeId, NodeId)> {
-        let mut ran = vec![false; self.graph.len()];
-        let first = |&step: &usize| !std::mem::replace(&mut ran[sequence.0[step].index()], true);
-        let mut over: Vec<usize> = (0..memory.len()).filter(first).collect();
-        over.retain(|&step| memory[step] > budget);
-        over.sort_unstable_by_key(|&step| (std::cmp::Reverse(memory[step]), step));
-        let pairs = over.into_iter().filter_map(|step| {
-            let node = sequence.0[step];
+        let first = first_runs(self.graph, sequence);
+        let over = over(memory, budget);
+        let alone: Vec<NodeId> =
+            over.iter().filter(|&&step| first[step]).map(|&step| sequence.0[step]).collect();
+        let beside = over.iter().filter(|&&step| !first[step]);
+        let beside: Vec<NodeId> = beside.flat_map(|&step| beside_run(sequence, &first, step)).collect();
+        self.independent(&alone).or_else(|| self.independent(&beside))
+    }
+
+    /// One of some nodes, and one of the chain that is independent of it: of as few as possible, as the others stay with it when it joins. Of
+    /// those, the first.
+    fn independent(&mut self, nodes: &[NodeId]) -> Option<(NodeId, NodeId)> {
+        let pairs = nodes.iter().filter_map(|&node| {
             self.cutter.look_at(node);
-            let independent = |cut: &&NodeId| !self.cutter.is_before(**cut) && !self.cutter.is_after(**cut);
+            let independent = |cut: &&NodeId| {
+                **cut != node && !self.cutter.is_before(**cut) && !self.cutter.is_after(**cut)
+            };
             let mut others = self.chain.iter().filter(independent);
             let other = *others.next()?;
             Some((others.count(), node, other))
@@ -360,6 +378,26 @@ impl Growing<'_> {
         self.chain.insert(position, node);
         self.left.extend(leave);
     }
+}
+
+/// Which runs are the first of their node.
+fn first_runs(graph: &Graph, sequence: &Sequence) -> Vec<bool> {
+    let mut ran = vec![false; graph.len()];
+    sequence.0.iter().map(|node| !std::mem::replace(&mut ran[node.index()], true)).collect()
+}
+
+/// The steps that exceed a budget, those that need most before others.
+fn over(memory: &[Bytes], budget: Bytes) -> Vec<usize> {
+    let mut over: Vec<usize> = (0..memory.len()).filter(|&step| memory[step] > budget).collect();
+    over.sort_unstable_by_key(|&step| (Reverse(memory[step]), step));
+    over
+}
+
+/// The node that first runs next after a second run, and the one that did last.
+fn beside_run(sequence: &Sequence, first: &[bool], step: usize) -> impl Iterator<Item = NodeId> {
+    let next = (step + 1..first.len()).find(|&at| first[at]);
+    let last = (0..step).rev().find(|&at| first[at]);
+    next.into_iter().chain(last).map(|at| sequence.0[at])
 }
 
 /// Plays decisions out in an order of all nodes: after `chain[k]`, the values of `absent[k]` are gone; what is read is rebuilt.
