@@ -87,7 +87,7 @@ fn row(
     // The file rounds up in the fourth digit.
     let known = best.parse::<f64>().map(|percent| Time((base * (1.0 + percent / 100.0)).ceil() as u64 + 1));
     if let (Mode::Chain, Ok(known)) = (mode, known) {
-        raise_by_chain(graph, budget, known, &mut bound, Options::exact(limit));
+        raise_by_chain(graph, budget, Some(known), &mut bound, Options::exact(limit));
     }
     let (time, at, seconds) =
         (percent(bound.time), &graph.node(bound.node).name, start.elapsed().as_secs_f64());

@@ -41,6 +41,8 @@ pub(crate) const SMALL: usize = 500;
 const ORDER_SHARE: f64 = 0.06;
 /// The share of the time left for a proof that nothing comes after but repair.
 const ALONE: f64 = 0.95;
+/// One part in so many of the time so far may go to proofs that there is no plan, in graphs small enough for that, while none is found.
+const REFUTATION: u32 = 3;
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;
 /// The share of the time left for cuts at nodes around the best one; ...
@@ -345,10 +347,10 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     starts
 }
 
-/// For graphs without a plan so far: longer and longer annealings until one is found.
+/// For graphs without a plan so far: longer and longer annealings until one is found, and proofs that there is none.
 pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
-    let mut round = 0u32;
-    while task.plan.is_none() && !task.clock.expired() {
+    let (mut round, mut proving) = (0u32, Duration::ZERO);
+    while task.plan.is_none() && !task.is_settled() && !task.clock.expired() {
         let seed = task.request.seed.wrapping_add(u64::from(round));
         let moves = (200 * task.model.len() as u64) << (round / 4).min(16);
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
@@ -363,6 +365,15 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
             task.offer(&best.nodes, Solver::Local);
         }
         round += 1;
+        let (elapsed, left) = (task.clock.elapsed(), task.clock.left());
+        let due = elapsed / REFUTATION;
+        // Each a part of the time so far, so that programs that were stopped get more the next time.
+        if task.plan.is_none() && task.model.len() <= SMALL && proving <= due / 2 && !left.is_zero() {
+            let model = std::mem::replace(&mut task.model, Model::empty());
+            drop(starts_by(task, &model, (due - proving).div_duration_f64(left)));
+            task.model = model;
+            proving += task.clock.elapsed() - elapsed;
+        }
     }
     task.plan.iter().map(best_of).collect()
 }

@@ -32,6 +32,8 @@ pub enum Proof {
     CutInfeasible,
     /// A chain of that many cuts.
     Chain(usize),
+    /// A chain of that many cuts has no solution: nothing fits.
+    ChainInfeasible(usize),
 }
 
 /// What must be alive when a node first runs, in a good solution of its cut problem.
@@ -68,7 +70,7 @@ pub struct Bound {
 impl Bound {
     /// The bound says that no schedule fits.
     pub fn is_infeasible(&self) -> bool {
-        matches!(self.proof, Proof::WorkingSet | Proof::CutInfeasible)
+        matches!(self.proof, Proof::WorkingSet | Proof::CutInfeasible | Proof::ChainInfeasible(_))
     }
 }
 
@@ -168,11 +170,17 @@ fn held_sets(graph: &Graph, cut: &Cut, Solved { best, plain, .. }: Solved) -> Ve
     [best, plain].into_iter().flatten().map(|choice| held_set(graph, cut, &choice)).collect()
 }
 
-/// Raises a bound of [`order_free_below`] by a chain of cuts, if a plan is known and a gap is left.
+/// Raises a bound of [`order_free_below`] by chains of cuts, up to the time of a plan; without one, up to a proof that nothing fits.
 ///
 /// Costs seconds rather than milliseconds, and a child process; graphs of more than [`CHAINED`] nodes are left alone.
-pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bound, options: Options) {
-    if bound.is_infeasible() || graph.len() > CHAINED || bound.time >= known {
+pub fn raise_by_chain(
+    graph: &Graph,
+    budget: Bytes,
+    known: Option<Time>,
+    bound: &mut Bound,
+    options: Options,
+) {
+    if bound.is_infeasible() || graph.len() > CHAINED || known.is_some_and(|known| bound.time >= known) {
         return;
     }
     let mut branches = Branches::new(graph, budget, bound.node);
@@ -181,11 +189,13 @@ pub fn raise_by_chain(graph: &Graph, budget: Bytes, known: Time, bound: &mut Bou
 
 impl Bound {
     /// Lets chains go on, and takes over what they prove.
-    pub(crate) fn raise_by(&mut self, branches: &mut Branches, known: Time, options: Options) {
+    pub(crate) fn raise_by(&mut self, branches: &mut Branches, known: Option<Time>, options: Options) {
         branches.run(known, options);
         self.sequences.extend(branches.sequences());
         let (time, cuts) = branches.bound();
-        if time > self.time {
+        if time == Time(u64::MAX) {
+            self.proof = Proof::ChainInfeasible(cuts);
+        } else if time > self.time {
             (self.time, self.proof) = (time, Proof::Chain(cuts));
         }
     }

@@ -25,7 +25,7 @@ use crate::milp::Options;
 pub(crate) struct Branches<'a> {
     classes: Vec<Chain<'a>>,
     /// A class that stands in the way, with nothing left to add or divide below a plan of this time.
-    stuck: Option<Time>,
+    stuck: Option<Option<Time>>,
 }
 
 impl<'a> Branches<'a> {
@@ -45,18 +45,20 @@ impl<'a> Branches<'a> {
         self.classes.iter_mut().filter_map(|class| class.best.start.take())
     }
 
-    /// Goes on until `known` is proven, nothing is left to add or to divide, or the time is over.
-    pub(crate) fn run(&mut self, known: Time, options: Options) {
+    /// Goes on until the time `known` of a plan, or without one that there is none, is proven, nothing is left to add or to divide, or the
+    /// time is over.
+    pub(crate) fn run(&mut self, known: Option<Time>, options: Options) {
         let start = Instant::now();
+        let goal = known.unwrap_or(Time(u64::MAX));
         while self.stuck != Some(known) {
             let left = options.limit.saturating_sub(start.elapsed());
             let least = self.least();
             let class = &mut self.classes[least];
-            if left.is_zero() || class.best.time >= known {
+            if left.is_zero() || class.best.time >= goal {
                 return;
             }
-            class.run(Some(known), Options { limit: left, ..options });
-            if class.best.time >= known {
+            class.run(known, Options { limit: left, ..options });
+            if class.best.time >= goal {
                 continue;
             }
             if !class.is_complete(known) {

@@ -64,7 +64,7 @@ use crate::milp::{End, Options, Way};
 /// What a chain proves, and what it suggests.
 #[derive(Clone, Debug)]
 pub struct ChainBound {
-    /// No schedule takes less.
+    /// No schedule takes less; the greatest time there is if none fits.
     pub time: Time,
     /// The cuts that prove it.
     pub cuts: Vec<NodeId>,
@@ -142,8 +142,8 @@ impl<'a> Chain<'a> {
     }
 
     /// Whether nothing can be added below a plan of this time.
-    pub(crate) fn is_complete(&self, known: Time) -> bool {
-        self.complete == Some(Some(known))
+    pub(crate) fn is_complete(&self, known: Option<Time>) -> bool {
+        self.complete == Some(known)
     }
 
     /// Goes on where it was, see [`chain`].
@@ -196,14 +196,15 @@ impl<'a> Chain<'a> {
         let answer = program.milp.solve(Options { below: known.map(|_| cutoff), most_nodes, way, ..options });
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
         tracing::debug!(cuts, inside, rows, ?self.trial, ?answer.end, answer.bound, "chain of cuts");
-        // Infeasible means that nothing is below the cutoff, as solutions above it were fixed away.
+        // Infeasible means that nothing is below the cutoff, as solutions above it were fixed away; without a plan, that there is none.
         let bound = match answer.end {
-            End::Infeasible if known.is_some() => cutoff,
-            End::Infeasible | End::Failed => 0,
+            End::Infeasible => cutoff,
+            End::Failed => 0,
             End::Optimal | End::Stopped | End::NodeLimit => answer.bound.min(cutoff),
         };
-        if total + Time(bound) > self.best.time {
-            (self.best.time, self.best.cuts) = (total + Time(bound), growing.chain.clone());
+        let time = Time(total.0.saturating_add(bound));
+        if time > self.best.time {
+            (self.best.time, self.best.cuts) = (time, growing.chain.clone());
         }
         if bound >= cutoff {
             return Grown::Nothing;

@@ -43,20 +43,25 @@ pub(crate) fn share(task: &mut Task, far: bool) -> f64 {
 pub(crate) fn prove(task: &mut Task, model: &Model, share: f64) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
     by_states(task, model);
-    let Some(cost) = task.best_cost().filter(|_| !task.is_settled() && graph.len() <= CHAINED) else {
+    if task.is_settled() || graph.len() > CHAINED {
         return Vec::new();
-    };
-    let (known, clock) = (enough_of_a_bound(Time(cost), Time(task.base_time)), task.clock.part(share));
-    let mut bound = order_free_below(graph, task.request.budget, Some(known), clock.left());
+    }
+    let known = task.best_cost().map(|cost| enough_of_a_bound(Time(cost), Time(task.base_time)));
+    let clock = task.clock.part(share);
+    let mut bound = order_free_below(graph, task.request.budget, known, clock.left());
     if bound.is_infeasible() {
         return Vec::new();
     }
     let mut branches =
         task.branches.take().unwrap_or_else(|| Branches::new(graph, task.request.budget, bound.node));
-    if bound.time < known {
+    if known.is_none_or(|known| bound.time < known) {
         bound.raise_by(&mut branches, known, task.programs(clock.left()));
     }
     task.branches = Some(branches);
+    if bound.is_infeasible() {
+        task.prove_infeasible(bound.node);
+        return Vec::new();
+    }
     task.raise_bound(bound.time);
     let sequences: Vec<Vec<u32>> = bound.sequences.iter().map(crate::model::from_sequence).collect();
     sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));

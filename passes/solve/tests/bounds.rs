@@ -181,10 +181,13 @@ fn no_schedule_beats_a_chain_of_cuts() {
         let single = bound.time;
         // A plan that is not the best leaves the solver something to do; the best one must still be proven.
         for known in [Time(best + 3), Time(best)] {
-            raise_by_chain(&graph, budget, known, &mut bound, Options::exact(time));
+            raise_by_chain(&graph, budget, Some(known), &mut bound, Options::exact(time));
             assert!(bound.time.0 <= best, "seed {seed}: {} > {best} by {:?}", bound.time.0, bound.proof);
             bound.sequences.iter().for_each(|sequence| assert!(judge(&graph, sequence).is_ok()));
         }
+        let mut refuted = bound.clone();
+        raise_by_chain(&graph, budget, None, &mut refuted, Options::exact(time));
+        assert!(!refuted.is_infeasible(), "seed {seed}: a schedule exists, {:?}", refuted.proof);
         let without_plan = chain(&graph, budget, bound.node, None, Options::exact(time));
         assert!(without_plan.time.0 <= best, "seed {seed}: {} > {best}", without_plan.time.0);
         let undivided = chain(&graph, budget, bound.node, Some(Time(best)), Options::exact(time));
@@ -199,6 +202,21 @@ fn no_schedule_beats_a_chain_of_cuts() {
     );
     assert!(divided > 0, "dividing by the order of two nodes raised no bound");
     assert!(raised > 0 && tight * 20 > cells * 19, "{raised} raised, {tight} tight of {cells}");
+}
+
+/// Budgets that no schedule meets, though every single cut has a solution. What is in the way is seldom a second run alone, so they are few.
+#[test]
+fn chains_refute_budgets_that_single_cuts_do_not() {
+    let time = Duration::from_secs(30);
+    for (seed, budget) in [(6349, 8), (6586, 8), (6586, 9)] {
+        let graph = random_graph(&mut ChaCha8Rng::seed_from_u64(seed), 8);
+        let budget = Bytes(budget);
+        assert!(optimum(&graph, budget).is_none(), "seed {seed}, {budget}");
+        let mut bound = order_free(&graph, budget, time);
+        assert!(!bound.is_infeasible(), "seed {seed}, {budget}: {:?}", bound.proof);
+        raise_by_chain(&graph, budget, None, &mut bound, Options::exact(time));
+        assert!(bound.is_infeasible(), "seed {seed}, {budget}: {:?}", bound.proof);
+    }
 }
 
 /// The first node that the fixed-order class may not run twice, as `kcut` sees it.
