@@ -1,6 +1,6 @@
 //! The portfolio: what users get.
 //!
-//! 1. *greedy* from the given order: a plan in milliseconds
+//! 1. *greedy* from the given order: a plan in milliseconds; where that gets stuck, a makeshift from another order
 //! 2. *bound*: order-free cut bounds, and from each good cut a held set
 //! 3. *starts*: replay of the held sets, list schedules and annealed orders where the gap is large, each repaired
 //! 4. *local search* by successive halving: every start gets the same number of iterations, the better half goes on
@@ -16,6 +16,7 @@ use rk_plan::{Bytes, NodeId, Time};
 use crate::anneal::{Annealing, HEATS};
 use crate::bounds::{Bound, HeldSet, held_at, order_free_below, roughly_held_at};
 use crate::coarse::coarse_starts;
+use crate::demand::makeshift;
 use crate::greedy as first_plan;
 use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
@@ -90,7 +91,7 @@ pub(crate) fn portfolio(task: &mut Task) {
     if task.is_settled() {
         return;
     }
-    let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
+    let mut starts = own_start(task);
     let held = task.clock.elapsed();
     starts.extend(held_starts(task));
     tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
@@ -169,11 +170,23 @@ fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
 }
 
 pub(crate) fn first_attempt(task: &mut Task) {
-    let base: Vec<u32> = (0..task.model.len() as u32).collect();
-    let found = first_plan::greedy(&task.model, &base, task.budget, task.request.seed, TRIES, &task.clock);
-    if let Some(best) = found {
-        task.offer(&best.nodes, Solver::Greedy);
+    let (base, seed) = ((0..task.model.len() as u32).collect::<Vec<u32>>(), task.request.seed);
+    for attempts in [0..1, 1..TRIES] {
+        let first = attempts.start == 0;
+        let found = first_plan::attempts(&task.model, &base, task.budget, seed, attempts, &task.clock);
+        if let Some(best) = found {
+            return task.offer(&best.nodes, Solver::Greedy);
+        }
+        let found = if first { makeshift(&task.model, task.budget, seed, &task.clock) } else { None };
+        if let Some(best) = found {
+            task.offer_makeshift(&best.nodes, Solver::Greedy);
+        }
     }
+}
+
+/// The best plan, if anything is to be built on it.
+fn own_start(task: &Task) -> Vec<Best> {
+    task.plan.iter().filter(|_| task.has_plan()).map(best_of).collect()
 }
 
 fn best_of(plan: &crate::request::Plan) -> Best {
@@ -206,7 +219,7 @@ pub(crate) fn order_matters(task: &mut Task) -> bool {
     let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let orders = list_schedules(&task.model, 5, task.request.seed, &task.clock);
     let least = orders.iter().map(|order| peak(order)).min().unwrap_or(i64::MAX);
-    let matters = task.plan.is_none() || least < peak(&base) / 100 * 97;
+    let matters = !task.has_plan() || least < peak(&base) / 100 * 97;
     task.order_matters = Some(matters);
     matters
 }
@@ -216,7 +229,7 @@ fn bound(task: &mut Task) {
         tracing::info!("no time for a bound");
         return;
     }
-    let known = task.best_cost().map(Time);
+    let known = task.best_cost().filter(|_| task.has_plan()).map(Time);
     let time = task.clock.left().mul_f64(0.4);
     let bound: Bound = order_free_below(task.request.graph, task.request.budget, known, time);
     if bound.is_infeasible() {
@@ -326,7 +339,7 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
         }
     };
     for (index, annealing) in annealed.iter_mut().enumerate() {
-        if task.plan.is_none() {
+        if !task.has_plan() {
             // A plan at once, however bad.
             start(task, &annealing.best, 1);
         }
