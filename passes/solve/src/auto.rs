@@ -59,19 +59,15 @@ pub(crate) const MOVES: u64 = 100_000;
 
 /// Gap eviction and clean-up from the given order, then from list schedules if that finds nothing.
 pub(crate) fn greedy(task: &mut Task) {
-    let mut starts = vec![(0..task.model.len() as u32).collect::<Vec<u32>>()];
-    for attempt in 0..2 {
-        for start in &starts {
-            let found =
-                first_plan::greedy(&task.model, start, task.budget, task.request.seed, TRIES, &task.clock);
-            if let Some(best) = found {
-                task.offer(&best.nodes, Solver::Greedy);
-            }
-        }
-        if attempt == 0 && task.plan.is_none() {
-            starts = list_schedules(&task.model, 10, task.request.seed, &task.clock);
-        } else {
-            return;
+    first_attempt(task);
+    if task.has_plan() {
+        return;
+    }
+    let seed = task.request.seed;
+    for start in list_schedules(&task.model, 10, seed, &task.clock) {
+        let found = first_plan::greedy(&task.model, &start, task.budget, seed, TRIES, &task.clock);
+        if let Some(best) = found {
+            task.offer(&best.nodes, Solver::Greedy);
         }
     }
 }
@@ -79,7 +75,7 @@ pub(crate) fn greedy(task: &mut Task) {
 /// Local search from greedy starts, without bounds.
 pub(crate) fn local(task: &mut Task) {
     greedy(task);
-    let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
+    let mut starts = own_start(task);
     starts.extend(ordered_starts(task));
     search(task, starts, Until::Proved);
 }
@@ -169,18 +165,21 @@ fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
     starts
 }
 
+/// Gap eviction along the given order. Where the attempt without randomness gets stuck, a makeshift comes before the others.
 pub(crate) fn first_attempt(task: &mut Task) {
-    let (base, seed) = ((0..task.model.len() as u32).collect::<Vec<u32>>(), task.request.seed);
-    for attempts in [0..1, 1..TRIES] {
-        let first = attempts.start == 0;
-        let found = first_plan::attempts(&task.model, &base, task.budget, seed, attempts, &task.clock);
-        if let Some(best) = found {
-            return task.offer(&best.nodes, Solver::Greedy);
-        }
-        let found = if first { makeshift(&task.model, task.budget, seed, &task.clock) } else { None };
-        if let Some(best) = found {
+    let (given, seed) = ((0..task.model.len() as u32).collect::<Vec<u32>>(), task.request.seed);
+    let along = |task: &Task, attempts| {
+        first_plan::attempts(&task.model, &given, task.budget, seed, attempts, &task.clock)
+    };
+    let mut found = along(task, 0..1);
+    if found.is_none() {
+        if let Some(best) = makeshift(&task.model, task.budget, seed, &task.clock) {
             task.offer_makeshift(&best.nodes, Solver::Greedy);
         }
+        found = along(task, 1..TRIES);
+    }
+    if let Some(best) = found {
+        task.offer(&best.nodes, Solver::Greedy);
     }
 }
 

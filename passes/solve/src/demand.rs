@@ -6,8 +6,10 @@
 //! only for readers that come much later: in few and long gaps, and what rebuilds it is a path down to what is there.
 //!
 //! - from the *first* unread node on, the order stays near the given one, and so does its peak
-//! - from the *last* one on, the deepest paths come first; its peak is far higher, and eviction brings it far lower:
-//!   below 40 % of the given order's peak in graphs where the other gets stuck at 45 %; it costs three times as much
+//! - from the *last* one on, the deepest paths come first: the peak is twice as high, but eviction brings it far lower
+//!
+//! On layered graphs of 1,000 to 10,000 nodes the first leads to 45 % of the given order's peak, at 14 to 36 % more time; the
+//! second to 30 %, at two to four times the price where both do. One attempt in two fails there; noise makes others of it.
 //!
 //! The budget falls in steps from the peak of the order, so that the cheapest evictions come before those that only the last
 //! steps need. Chains of recomputation may be longer than a good plan would have them.
@@ -15,8 +17,8 @@
 //! The plan is legal and bad. It is an answer while there is no other, and the last resort of the local search, which otherwise
 //! starts without it.
 //!
-//! Measured against it, on layered graphs of 1,000 to 10,000 nodes at 30 %: paging along these orders (each missing operand run
-//! again on demand, and the next use evicted that is farthest) thrashes, as it does along the given order.
+//! Not here, since it does worse: paging along these orders (operands that are missing run again when asked for, and what is
+//! used last, or is cheap, goes). At 30 % it thrashes in most of these graphs, as it does along the given order (`dtr.rs`).
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -29,7 +31,7 @@ use crate::search::Best;
 use crate::tape::Tape;
 
 /// The first of them from the first unread node on, without randomness; the others from the last one on, with more and more.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 4;
 /// The first is left out if the peak of the given order must fall below this, in percent.
 const TIGHT: i64 = 40;
 /// Steps in which the budget falls.
@@ -136,7 +138,7 @@ mod tests {
             let graph = graph(Family::Layered, nodes, seed);
             let (model, budget) = (Model::new(&graph), budget(&graph, percent));
             let given: Vec<u32> = (0..model.len() as u32).collect();
-            assert!(greedy(&model, &given, budget, 0, 1, &clock()).is_none(), "{nodes} {seed} {percent}");
+            assert!(greedy(&model, &given, budget, 0, 6, &clock()).is_none(), "{nodes} {seed} {percent}");
             let found = makeshift(&model, budget, 0, &clock());
             let found = found.unwrap_or_else(|| panic!("{nodes} {seed} {percent}: nothing found"));
             let trace = judge(&graph, &to_sequence(&found.nodes)).expect("it is legal");

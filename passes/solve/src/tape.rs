@@ -161,8 +161,8 @@ impl<'m> Tape<'m> {
     /// Makes sure that `count` calls of [`Tape::room_before`] at `before` will find free slots. Returns true if it had to
     /// spread all slots anew: then every slot that the caller remembers is wrong, and so is every mark.
     pub(crate) fn reserve(&mut self, before: u32, count: usize) -> bool {
-        // Two of three slots are free after spreading, so for many runs this is far enough then.
-        let reach = self.reach().max(2 * count as u32);
+        // Two of three slots are free after spreading: then this is far enough for any number of runs.
+        let reach = self.reach().max(count as u32 * 3 / 2);
         let lowest = before.saturating_sub(reach).max(1) as usize;
         let free = self.node_at[lowest..before as usize].iter().filter(|&&node| node == NONE).count();
         if free >= count {
