@@ -30,9 +30,12 @@ use crate::repair::{Repair, Taste};
 use crate::search::Best;
 use crate::tape::Tape;
 
-/// The first of them from the first unread node on, without randomness; the others from the last one on, with more and more.
-const ATTEMPTS: u32 = 4;
-/// The first is left out if the peak of the given order must fall below this, in percent.
+/// Attempts from the last unread node on, with more and more randomness: as many as this over the number of nodes, ...
+const ATTEMPTS: usize = 5000;
+/// ... but not fewer and not more. The larger the graph, the longer they take and the seldomer they fail.
+const FEWEST: usize = 2;
+const MOST: usize = 6;
+/// Before them comes one from the first unread node on, unless the peak of the given order must fall below this, in percent.
 const TIGHT: i64 = 40;
 /// Steps in which the budget falls.
 const STEPS: i64 = 8;
@@ -45,8 +48,9 @@ const DEAREST: u64 = 4;
 pub(crate) fn makeshift(model: &Model, budget: i64, seed: u64, clock: &Clock) -> Option<Best> {
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let tight = budget < Tape::new(model, &given).peak() / 100 * TIGHT;
+    let attempts = (ATTEMPTS / model.len().max(1)).clamp(FEWEST, MOST) as u32;
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    (u32::from(tight)..ATTEMPTS).find_map(|attempt| {
+    (u32::from(tight)..=attempts).find_map(|attempt| {
         let order = demand_order(model, if attempt == 0 { From::First } else { From::Last });
         let sigma = 0.15 * f64::from(attempt);
         lowered(Tape::new(model, &order), budget, sigma, &mut random, clock)
@@ -127,7 +131,7 @@ mod tests {
     }
 
     fn budget(graph: &Graph, percent: i64) -> i64 {
-        base_trace(graph).peak.0 as i64 / 100 * percent
+        (base_trace(graph).peak.0 as i64 * percent).div_euclid(100) + 1
     }
 
     #[test]
