@@ -31,7 +31,7 @@ use crate::search::Best;
 use crate::tape::Tape;
 
 /// Attempts from the last unread node on, with more and more randomness: as many as this over the number of nodes, ...
-const ATTEMPTS: usize = 5000;
+const ATTEMPTS: usize = 3000;
 /// ... but not fewer and not more. The larger the graph, the longer they take and the seldomer they fail.
 const FEWEST: usize = 2;
 const MOST: usize = 6;
@@ -125,6 +125,8 @@ mod tests {
     use crate::model::to_sequence;
     use crate::synthetic::{Family, graph};
     use crate::tape_tests::random_graph;
+    use crate::task::Task;
+    use crate::{Request, Solver, solve};
 
     fn clock() -> Clock {
         Clock::new(Duration::MAX)
@@ -148,6 +150,37 @@ mod tests {
             let trace = judge(&graph, &to_sequence(&found.nodes)).expect("it is legal");
             assert!(trace.peak <= Bytes(budget as u64) && trace.time.0 == found.cost);
         }
+    }
+
+    #[test]
+    fn greedy_answers_with_a_makeshift_where_it_had_none() {
+        for seed in 0..3 {
+            let graph = graph(Family::Layered, 1000, seed);
+            let budget = Bytes(budget(&graph, 30) as u64);
+            let time_limit = Duration::from_secs(100);
+            let request = Request { solver: Solver::Greedy, time_limit, ..Request::new(&graph, budget) };
+            let plan = solve(&request).plan;
+            assert!(plan.is_some_and(|plan| plan.trace.peak <= budget), "{seed}");
+        }
+    }
+
+    #[test]
+    fn a_makeshift_counts_only_while_there_is_nothing_else() {
+        let graph = graph(Family::Layered, 100, 0);
+        let budget = base_trace(&graph).peak;
+        let request = Request::new(&graph, Bytes(budget.0 - 1));
+        let mut task = Task::new(&request);
+        let tape = Tape::new(&task.model, &demand_order(&task.model, From::First));
+        let mut random = ChaCha8Rng::seed_from_u64(0);
+        let best =
+            lowered(tape, task.budget, 0.0, &mut random, &clock()).expect("next to nothing is to be evicted");
+        assert!(!task.has_plan());
+        task.offer_makeshift(&best.nodes, Solver::Greedy);
+        assert!(task.plan.is_some() && !task.has_plan());
+        task.offer(&best.nodes, Solver::Greedy);
+        assert!(task.has_plan());
+        task.offer_makeshift(&best.nodes, Solver::Greedy);
+        assert!(task.has_plan());
     }
 
     proptest! {
