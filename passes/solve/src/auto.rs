@@ -17,7 +17,7 @@ use crate::anneal::{Annealing, HEATS};
 use crate::bounds::{Bound, HeldSet, held_at, order_free_below, roughly_held_at};
 use crate::coarse::coarse_starts;
 use crate::demand::makeshift;
-use crate::greedy as first_plan;
+use crate::greedy::{self as first_plan, Attempts};
 use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
 use crate::model::Model;
@@ -165,22 +165,25 @@ fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
     starts
 }
 
-/// Gap eviction along the given order. Where the attempt without randomness gets stuck, a makeshift comes before the others.
+/// Gap eviction along the given order. Attempts that get stuck take turns with those at a makeshift.
 pub(crate) fn first_attempt(task: &mut Task) {
-    let (given, seed) = ((0..task.model.len() as u32).collect::<Vec<u32>>(), task.request.seed);
-    let along = |task: &Task, attempts| {
-        first_plan::attempts(&task.model, &given, task.budget, seed, attempts, &task.clock)
-    };
-    let mut found = along(task, 0..1);
-    if found.is_none() {
-        if let Some(best) = makeshift(&task.model, task.budget, seed, &task.clock) {
+    let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
+    // Taken out, so that the attempts can borrow it while the task collects what they find.
+    let model = std::mem::replace(&mut task.model, Model::empty());
+    let given: Vec<u32> = (0..model.len() as u32).collect();
+    let mut along = Attempts::new(&model, &given, budget, seed);
+    for attempt in 0..TRIES {
+        if let Some(best) = along.next(&clock) {
+            task.offer(&best.nodes, Solver::Greedy);
+            break;
+        }
+        if task.plan.is_none()
+            && let Some(best) = makeshift(&model, budget, seed, attempt, &clock)
+        {
             task.offer_makeshift(&best.nodes, Solver::Greedy);
         }
-        found = along(task, 1..TRIES);
     }
-    if let Some(best) = found {
-        task.offer(&best.nodes, Solver::Greedy);
-    }
+    task.model = model;
 }
 
 /// The best plan, if anything is to be built on it.

@@ -30,12 +30,12 @@ use crate::repair::{Repair, Taste};
 use crate::search::Best;
 use crate::tape::Tape;
 
-/// Attempts from the last unread node on, with more and more randomness: as many as this over the number of nodes, ...
-const ATTEMPTS: usize = 3000;
-/// ... but not fewer and not more. The larger the graph, the longer they take and the seldomer they fail.
-const FEWEST: usize = 2;
-const MOST: usize = 6;
-/// Before them comes one from the first unread node on, unless the peak of the given order must fall below this, in percent.
+/// The attempts are as many as this over the number of nodes, ...
+const ATTEMPTS: usize = 4000;
+/// ... but not fewer. The larger the graph, the longer they take and the seldomer they fail.
+const FEWEST: usize = 3;
+/// All but the first of them go from the last unread node on, and the first one, too, if the peak of the given order must
+/// fall below this, in percent.
 const TIGHT: i64 = 40;
 /// Steps in which the budget falls.
 const STEPS: i64 = 8;
@@ -44,17 +44,17 @@ const CHAIN: usize = 64;
 /// Attempts end whose runs take longer than all nodes once, times this: they go in circles.
 const DEAREST: u64 = 4;
 
-/// A plan within the budget, if there is one at hand.
-pub(crate) fn makeshift(model: &Model, budget: i64, seed: u64, clock: &Clock) -> Option<Best> {
+/// A plan within the budget by one of the attempts, which are numbered from 0 on and get more and more random.
+pub(crate) fn makeshift(model: &Model, budget: i64, seed: u64, attempt: u32, clock: &Clock) -> Option<Best> {
+    if attempt as usize >= (ATTEMPTS / model.len().max(1)).max(FEWEST) {
+        return None;
+    }
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let tight = budget < Tape::new(model, &given).peak() / 100 * TIGHT;
-    let attempts = (ATTEMPTS / model.len().max(1)).clamp(FEWEST, MOST) as u32;
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    (u32::from(tight)..=attempts).find_map(|attempt| {
-        let order = demand_order(model, if attempt == 0 { From::First } else { From::Last });
-        let sigma = 0.15 * f64::from(attempt);
-        lowered(Tape::new(model, &order), budget, sigma, &mut random, clock)
-    })
+    let from = if attempt > 0 || tight { From::Last } else { From::First };
+    let sigma = 0.15 * f64::from(attempt + u32::from(tight));
+    let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_add(attempt.into()));
+    lowered(Tape::new(model, &demand_order(model, from)), budget, sigma, &mut random, clock)
 }
 
 /// Gap eviction to budgets that fall from the peak to the last one, then clean-up.
@@ -73,7 +73,7 @@ fn lowered(mut tape: Tape, budget: i64, sigma: f64, random: &mut ChaCha8Rng, clo
         milliseconds = clock.elapsed().as_millis() as u64,
         "lowered"
     );
-    fits.then(|| cleaned(tape, budget, random, clock))
+    fits.then(|| cleaned(&mut tape, budget, random, clock))
 }
 
 /// Which of the nodes that nobody reads comes first; the others follow in turn.
@@ -145,7 +145,7 @@ mod tests {
             let (model, budget) = (Model::new(&graph), budget(&graph, percent));
             let given: Vec<u32> = (0..model.len() as u32).collect();
             assert!(greedy(&model, &given, budget, 0, 6, &clock()).is_none(), "{nodes} {seed} {percent}");
-            let found = makeshift(&model, budget, 0, &clock());
+            let found = (0..6).find_map(|attempt| makeshift(&model, budget, 0, attempt, &clock()));
             let found = found.unwrap_or_else(|| panic!("{nodes} {seed} {percent}: nothing found"));
             let trace = judge(&graph, &to_sequence(&found.nodes)).expect("it is legal");
             assert!(trace.peak <= Bytes(budget as u64) && trace.time.0 == found.cost);

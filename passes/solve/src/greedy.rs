@@ -3,8 +3,6 @@
 //! From the order given, once without randomness, then with growing randomness if that fails. Source: planner.md of the
 //! project, 4.3 (step 6) and 4.4.
 
-use std::ops::Range;
-
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -24,42 +22,56 @@ pub(crate) fn greedy(
     tries: u32,
     clock: &Clock,
 ) -> Option<Best> {
-    attempts(model, start, budget, seed, 0..tries, clock)
+    let mut attempts = Attempts::new(model, start, budget, seed);
+    (0..tries).find_map(|_| attempts.next(clock))
 }
 
-/// The same by some of the attempts: the first is number 0.
-pub(crate) fn attempts(
-    model: &Model,
-    start: &[u32],
+/// The attempts one by one.
+pub(crate) struct Attempts<'m> {
+    tape: Tape<'m>,
+    repair: Repair,
     budget: i64,
-    seed: u64,
-    numbers: Range<u32>,
-    clock: &Clock,
-) -> Option<Best> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut tape = Tape::new(model, start);
-    let mut repair = Repair::new(model.len(), budget);
-    for attempt in numbers {
-        let sigma = 0.15 * f64::from(attempt);
-        let taste = Taste { sigma, cost_limit: u64::MAX };
-        if repair.repair(&mut tape, &taste, &mut random, clock) {
-            let milliseconds = clock.elapsed().as_millis() as u64;
-            tracing::debug!(attempt, milliseconds, cost = tape.cost(), runs = tape.len(), "repaired");
-            return Some(cleaned(tape, budget, &mut random, clock));
+    random: ChaCha8Rng,
+    made: u32,
+}
+
+impl<'m> Attempts<'m> {
+    /// From the legal sequence in `start`.
+    pub(crate) fn new(model: &'m Model, start: &[u32], budget: i64, seed: u64) -> Self {
+        Self {
+            tape: Tape::new(model, start),
+            repair: Repair::new(model.len(), budget),
+            budget,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            made: 0,
         }
-        if clock.expired() {
+    }
+
+    /// The next one; none if it gets stuck or the clock has expired.
+    pub(crate) fn next(&mut self, clock: &Clock) -> Option<Best> {
+        let attempt = self.made;
+        if attempt > 0 {
+            if clock.expired() {
+                return None;
+            }
+            self.tape.rollback();
+        }
+        self.made += 1;
+        let taste = Taste { sigma: 0.15 * f64::from(attempt), cost_limit: u64::MAX };
+        if !self.repair.repair(&mut self.tape, &taste, &mut self.random, clock) {
             return None;
         }
-        tape.rollback();
+        let milliseconds = clock.elapsed().as_millis() as u64;
+        tracing::debug!(attempt, milliseconds, cost = self.tape.cost(), runs = self.tape.len(), "repaired");
+        Some(cleaned(&mut self.tape, self.budget, &mut self.random, clock))
     }
-    None
 }
 
 /// What is left of a tape within the budget when no run can be spared.
-pub(crate) fn cleaned(mut tape: Tape, budget: i64, random: &mut ChaCha8Rng, clock: &Clock) -> Best {
-    let mut nodes = recomputed(&tape);
-    while clean(&mut tape, budget, &mut nodes, random) && !clock.expired() {
-        nodes = recomputed(&tape);
+pub(crate) fn cleaned(tape: &mut Tape, budget: i64, random: &mut ChaCha8Rng, clock: &Clock) -> Best {
+    let mut nodes = recomputed(tape);
+    while clean(tape, budget, &mut nodes, random) && !clock.expired() {
+        nodes = recomputed(tape);
     }
     let milliseconds = clock.elapsed().as_millis() as u64;
     tracing::debug!(milliseconds, cost = tape.cost(), runs = tape.len(), "cleaned");
