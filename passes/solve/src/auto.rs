@@ -1,6 +1,6 @@
 //! The portfolio: what users get.
 //!
-//! 1. *greedy* from the given order: a plan in milliseconds
+//! 1. *greedy* from the given order: a plan in milliseconds; where that gets stuck, a makeshift from another order
 //! 2. *bound*: order-free cut bounds, and from each good cut a held set
 //! 3. *starts*: replay of the held sets, list schedules and annealed orders where the gap is large, each repaired
 //! 4. *local search* by successive halving: every start gets the same number of iterations, the better half goes on
@@ -16,7 +16,8 @@ use rk_plan::{Bytes, NodeId, Time};
 use crate::anneal::{Annealing, HEATS};
 use crate::bounds::{Bound, HeldSet, held_at, order_free_below, roughly_held_at};
 use crate::coarse::coarse_starts;
-use crate::greedy as first_plan;
+use crate::demand::makeshift;
+use crate::greedy::{self as first_plan, Attempts};
 use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
 use crate::model::Model;
@@ -60,19 +61,15 @@ pub(crate) const MOVES: u64 = 100_000;
 
 /// Gap eviction and clean-up from the given order, then from list schedules if that finds nothing.
 pub(crate) fn greedy(task: &mut Task) {
-    let mut starts = vec![(0..task.model.len() as u32).collect::<Vec<u32>>()];
-    for attempt in 0..2 {
-        for start in &starts {
-            let found =
-                first_plan::greedy(&task.model, start, task.budget, task.request.seed, TRIES, &task.clock);
-            if let Some(best) = found {
-                task.offer(&best.nodes, Solver::Greedy);
-            }
-        }
-        if attempt == 0 && task.plan.is_none() {
-            starts = list_schedules(&task.model, 10, task.request.seed, &task.clock);
-        } else {
-            return;
+    first_attempt(task);
+    if task.has_plan() {
+        return;
+    }
+    let seed = task.request.seed;
+    for start in list_schedules(&task.model, 10, seed, &task.clock) {
+        let found = first_plan::greedy(&task.model, &start, task.budget, seed, TRIES, &task.clock);
+        if let Some(best) = found {
+            task.offer(&best.nodes, Solver::Greedy);
         }
     }
 }
@@ -80,7 +77,7 @@ pub(crate) fn greedy(task: &mut Task) {
 /// Local search from greedy starts, without bounds.
 pub(crate) fn local(task: &mut Task) {
     greedy(task);
-    let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
+    let mut starts = own_start(task);
     starts.extend(ordered_starts(task));
     search(task, starts, Until::Proved);
 }
@@ -92,7 +89,7 @@ pub(crate) fn portfolio(task: &mut Task) {
     if task.is_settled() {
         return;
     }
-    let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
+    let mut starts = own_start(task);
     let held = task.clock.elapsed();
     starts.extend(held_starts(task));
     tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
@@ -170,12 +167,30 @@ fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
     starts
 }
 
+/// Gap eviction along the given order. Attempts that get stuck take turns with those at a makeshift.
 pub(crate) fn first_attempt(task: &mut Task) {
-    let base: Vec<u32> = (0..task.model.len() as u32).collect();
-    let found = first_plan::greedy(&task.model, &base, task.budget, task.request.seed, TRIES, &task.clock);
-    if let Some(best) = found {
-        task.offer(&best.nodes, Solver::Greedy);
+    let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
+    // Taken out, so that the attempts can borrow it while the task collects what they find.
+    let model = std::mem::replace(&mut task.model, Model::empty());
+    let given: Vec<u32> = (0..model.len() as u32).collect();
+    let mut along = Attempts::new(&model, &given, budget, seed);
+    for attempt in 0..TRIES {
+        if let Some(best) = along.next(&clock) {
+            task.offer(&best.nodes, Solver::Greedy);
+            break;
+        }
+        if task.plan.is_none()
+            && let Some(best) = makeshift(&model, budget, seed, attempt, &clock)
+        {
+            task.offer_makeshift(&best.nodes, Solver::Greedy);
+        }
     }
+    task.model = model;
+}
+
+/// The best plan, if anything is to be built on it.
+fn own_start(task: &Task) -> Vec<Best> {
+    task.plan.iter().filter(|_| task.has_plan()).map(best_of).collect()
 }
 
 fn best_of(plan: &crate::request::Plan) -> Best {
@@ -208,7 +223,7 @@ pub(crate) fn order_matters(task: &mut Task) -> bool {
     let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let orders = list_schedules(&task.model, 5, task.request.seed, &task.clock);
     let least = orders.iter().map(|order| peak(order)).min().unwrap_or(i64::MAX);
-    let matters = task.plan.is_none() || least < peak(&base) / 100 * 97;
+    let matters = !task.has_plan() || least < peak(&base) / 100 * 97;
     task.order_matters = Some(matters);
     matters
 }
@@ -218,7 +233,7 @@ fn bound(task: &mut Task) {
         tracing::info!("no time for a bound");
         return;
     }
-    let known = task.best_cost().map(Time);
+    let known = task.best_cost().filter(|_| task.has_plan()).map(Time);
     let time = task.clock.left().mul_f64(0.4);
     let bound: Bound = order_free_below(task.request.graph, task.request.budget, known, time);
     if bound.is_infeasible() {
@@ -328,7 +343,7 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
         }
     };
     for (index, annealing) in annealed.iter_mut().enumerate() {
-        if task.plan.is_none() {
+        if !task.has_plan() {
             // A plan at once, however bad.
             start(task, &annealing.best, 1);
         }

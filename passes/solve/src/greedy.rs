@@ -22,27 +22,58 @@ pub(crate) fn greedy(
     tries: u32,
     clock: &Clock,
 ) -> Option<Best> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let mut tape = Tape::new(model, start);
-    let mut repair = Repair::new(model.len(), budget);
-    for attempt in 0..tries {
-        let sigma = 0.15 * f64::from(attempt);
-        let taste = Taste { sigma, cost_limit: u64::MAX };
-        if repair.repair(&mut tape, &taste, &mut random, clock) {
-            let milliseconds = clock.elapsed().as_millis() as u64;
-            tracing::debug!(attempt, milliseconds, cost = tape.cost(), runs = tape.len(), "repaired");
-            let mut nodes = recomputed(&tape);
-            while clean(&mut tape, budget, &mut nodes, &mut random) && !clock.expired() {
-                nodes = recomputed(&tape);
-            }
-            let milliseconds = clock.elapsed().as_millis() as u64;
-            tracing::debug!(milliseconds, cost = tape.cost(), runs = tape.len(), "cleaned");
-            return Some(Best { nodes: tape.sequence(), cost: tape.cost() });
+    let mut attempts = Attempts::new(model, start, budget, seed);
+    (0..tries).find_map(|_| attempts.next(clock))
+}
+
+/// The attempts one by one.
+pub(crate) struct Attempts<'m> {
+    tape: Tape<'m>,
+    repair: Repair,
+    budget: i64,
+    random: ChaCha8Rng,
+    made: u32,
+}
+
+impl<'m> Attempts<'m> {
+    /// From the legal sequence in `start`.
+    pub(crate) fn new(model: &'m Model, start: &[u32], budget: i64, seed: u64) -> Self {
+        Self {
+            tape: Tape::new(model, start),
+            repair: Repair::new(model.len(), budget),
+            budget,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            made: 0,
         }
-        if clock.expired() {
+    }
+
+    /// The next one; none if it gets stuck or the clock has expired.
+    pub(crate) fn next(&mut self, clock: &Clock) -> Option<Best> {
+        let attempt = self.made;
+        if attempt > 0 {
+            if clock.expired() {
+                return None;
+            }
+            self.tape.rollback();
+        }
+        self.made += 1;
+        let taste = Taste { sigma: 0.15 * f64::from(attempt), cost_limit: u64::MAX };
+        if !self.repair.repair(&mut self.tape, &taste, &mut self.random, clock) {
             return None;
         }
-        tape.rollback();
+        let milliseconds = clock.elapsed().as_millis() as u64;
+        tracing::debug!(attempt, milliseconds, cost = self.tape.cost(), runs = self.tape.len(), "repaired");
+        Some(cleaned(&mut self.tape, self.budget, &mut self.random, clock))
     }
-    None
+}
+
+/// What is left of a tape within the budget when no run can be spared.
+pub(crate) fn cleaned(tape: &mut Tape, budget: i64, random: &mut ChaCha8Rng, clock: &Clock) -> Best {
+    let mut nodes = recomputed(tape);
+    while clean(tape, budget, &mut nodes, random) && !clock.expired() {
+        nodes = recomputed(tape);
+    }
+    let milliseconds = clock.elapsed().as_millis() as u64;
+    tracing::debug!(milliseconds, cost = tape.cost(), runs = tape.len(), "cleaned");
+    Best { nodes: tape.sequence(), cost: tape.cost() }
 }

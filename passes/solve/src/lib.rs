@@ -29,6 +29,7 @@ pub mod closure;
 mod coarse;
 mod compact;
 pub mod cut;
+mod demand;
 pub mod dtr;
 pub mod edits;
 mod frontier;

@@ -4,7 +4,7 @@
 //! a *gap* (a, b) between two touches. Evicting it means: die at a, run the producer again just before b.
 //!
 //! - *closure*: operands that are not alive at b are stretched to b if that keeps every step between within the budget,
-//!   else run again too, recursively; at most [`CLOSURE`] nodes
+//!   else run again too, recursively; at most [`CLOSURE`] nodes, as a rule
 //! - *gain*: sum over sampled over-budget steps in the gap of min(bytes, excess)
 //! - *score*: time of the closure, less the run that dies unread, over the gain, times exp(σ·N(0,1)) to diversify
 //!
@@ -23,7 +23,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::clock::Clock;
 use crate::tape::Tape;
 
-/// Longer chains of recomputation are never worth one eviction, and every spread leaves room for this many runs.
+/// Longer chains of recomputation are never worth one eviction, unless any plan is better than none.
 const CLOSURE: usize = 32;
 /// Over-budget steps that are looked at, to tell long gaps from short ones.
 const SAMPLES: usize = 24;
@@ -47,6 +47,8 @@ pub(crate) struct Repair {
     /// Per node, the number of the last closure it was in.
     seen: Vec<u32>,
     closures: u32,
+    /// The most nodes of a closure.
+    longest: usize,
     /// Nodes inserted by the last call.
     pub(crate) inserted: Vec<u32>,
 }
@@ -99,8 +101,14 @@ impl Repair {
             closure: Vec::new(),
             seen: vec![0; nodes],
             closures: 0,
+            longest: CLOSURE,
             inserted: Vec::new(),
         }
+    }
+
+    /// The same with closures of so many nodes at most.
+    pub(crate) fn with_closures(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     pub(crate) fn set_budget(&mut self, budget: i64) {
@@ -277,7 +285,7 @@ impl Repair {
         let (mut cost, mut stretched, mut next) = (0, 0, 0);
         while let Some(&node) = self.closure.get(next) {
             next += 1;
-            if model.once[node as usize] || self.closure.len() > CLOSURE {
+            if model.once[node as usize] || self.closure.len() > self.longest {
                 return None;
             }
             cost += model.time[node as usize];

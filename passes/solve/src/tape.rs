@@ -161,7 +161,9 @@ impl<'m> Tape<'m> {
     /// Makes sure that `count` calls of [`Tape::room_before`] at `before` will find free slots. Returns true if it had to
     /// spread all slots anew: then every slot that the caller remembers is wrong, and so is every mark.
     pub(crate) fn reserve(&mut self, before: u32, count: usize) -> bool {
-        let lowest = before.saturating_sub(self.reach()).max(1) as usize;
+        // Two of three slots are free after spreading: then this is far enough for any number of runs.
+        let reach = self.reach().max(count as u32 * 3 / 2);
+        let lowest = before.saturating_sub(reach).max(1) as usize;
         let free = self.node_at[lowest..before as usize].iter().filter(|&&node| node == NONE).count();
         if free >= count {
             return false;
@@ -178,8 +180,7 @@ impl<'m> Tape<'m> {
 
     /// Frees the slot before `before`, which is used or one behind the last, shifting runs to the left. To be reserved.
     pub(crate) fn room_before(&mut self, before: u32) -> u32 {
-        let lowest = before.saturating_sub(self.reach()).max(1);
-        let free = (lowest..before).rev().find(|&slot| self.node_at[slot as usize] == NONE);
+        let free = (1..before).rev().find(|&slot| self.node_at[slot as usize] == NONE);
         let free = free.expect("slots are reserved before they are used");
         for slot in free + 1..before {
             self.shift(self.node_at[slot as usize], slot, slot - 1);

@@ -29,6 +29,8 @@ pub(crate) struct Task<'a> {
     pub(crate) base_time: u64,
     pub(crate) clock: Clock,
     pub(crate) plan: Option<Plan>,
+    /// No plan but a makeshift has been offered.
+    makeshift: bool,
     /// Other plans within the budget, fastest first.
     others: Vec<Plan>,
     pub(crate) bound: Time,
@@ -70,6 +72,7 @@ impl<'a> Task<'a> {
             base_time: base_time.0,
             clock: Clock::new(request.time_limit),
             plan: None,
+            makeshift: false,
             others: Vec::new(),
             bound: base_time,
             bound_kind: BoundKind::OrderFree,
@@ -123,6 +126,18 @@ impl<'a> Task<'a> {
         self.plan.as_ref().map(|plan| plan.trace.time.0)
     }
 
+    /// Whether there is a plan that is more than a makeshift.
+    pub(crate) fn has_plan(&self) -> bool {
+        self.plan.is_some() && !self.makeshift
+    }
+
+    /// The same for a plan that nothing is to be built on but answers.
+    pub(crate) fn offer_makeshift(&mut self, nodes: &[u32], solver: Solver) {
+        let only = !self.has_plan();
+        self.offer(nodes, solver);
+        self.makeshift = only && self.plan.is_some();
+    }
+
     pub(crate) fn offer(&mut self, nodes: &[u32], solver: Solver) {
         self.offer_sequence(to_sequence(nodes), solver);
     }
@@ -139,6 +154,7 @@ impl<'a> Task<'a> {
         if self.smallest.as_ref().is_none_or(|(peak, _)| trace.peak < *peak) {
             self.smallest = Some((trace.peak, sequence.clone()));
         }
+        self.makeshift &= trace.peak > self.request.budget;
         let better = self.plan.as_ref().is_none_or(|plan| trace.time < plan.trace.time);
         if trace.peak <= self.request.budget && better {
             let milliseconds = self.clock.elapsed().as_millis() as u64;
