@@ -42,8 +42,8 @@ pub(crate) const SMALL: usize = 500;
 const ORDER_SHARE: f64 = 0.06;
 /// The share of the time left for a proof that nothing comes after but repair.
 const ALONE: f64 = 0.95;
-/// One part in so many of the time so far may go to proofs that there is no plan, in graphs small enough for that, while none is found.
-const REFUTATION: u32 = 3;
+/// While no plan is found, one part in so many of the time so far may go to chains of cuts: they may find one, or prove that there is none.
+const REFUTATION: u32 = 5;
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;
 /// The share of the time left for cuts at nodes around the best one; ...
@@ -213,19 +213,24 @@ pub(crate) fn cuts_fit(task: &Task) -> bool {
     task.clock.left() > CUT_TIME_PER_NODE.saturating_mul(u32::try_from(task.model.len()).unwrap_or(u32::MAX))
 }
 
-/// Whether a list schedule alone lowers the peak, or nothing else has found a plan: then annealing over the order pays. The
-/// graph of a training step is a ladder, and hardly any order of it is better than the given one.
+/// Whether annealing over the order pays: a list schedule alone lowers the peak, or nothing else has found a plan.
 pub(crate) fn order_matters(task: &mut Task) -> bool {
     if let Some(known) = task.order_matters {
         return known;
     }
+    let matters = !task.has_plan() || lists_lower_the_peak(task);
+    task.order_matters = Some(matters);
+    matters
+}
+
+/// Whether a list schedule alone lowers the peak. The graph of a training step is a ladder, and hardly any order of it is better than
+/// the given one.
+fn lists_lower_the_peak(task: &Task) -> bool {
     let peak = |order: &[u32]| Tape::new(&task.model, order).peak();
     let base: Vec<u32> = (0..task.model.len() as u32).collect();
     let orders = list_schedules(&task.model, 5, task.request.seed, &task.clock);
     let least = orders.iter().map(|order| peak(order)).min().unwrap_or(i64::MAX);
-    let matters = !task.has_plan() || least < peak(&base) / 100 * 97;
-    task.order_matters = Some(matters);
-    matters
+    least < peak(&base) / 100 * 97
 }
 
 fn bound(task: &mut Task) {
@@ -365,6 +370,8 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
 /// For graphs without a plan so far: longer and longer annealings until one is found, and proofs that there is none.
 pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
     let (mut round, mut proving) = (0u32, Duration::ZERO);
+    // Where the order decides, annealing finds what there is, and chains of cuts say little.
+    let worth_it = task.model.len() <= SMALL && !lists_lower_the_peak(task);
     while task.plan.is_none() && !task.is_settled() && !task.clock.expired() {
         let seed = task.request.seed.wrapping_add(u64::from(round));
         let moves = (200 * task.model.len() as u64) << (round / 4).min(16);
@@ -383,7 +390,7 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
         let (elapsed, left) = (task.clock.elapsed(), task.clock.left());
         let due = elapsed / REFUTATION;
         // Each a part of the time so far, so that programs that were stopped get more the next time.
-        if task.plan.is_none() && task.model.len() <= SMALL && proving <= due / 2 && !left.is_zero() {
+        if worth_it && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
             let model = std::mem::replace(&mut task.model, Model::empty());
             drop(starts_by(task, &model, (due - proving).div_duration_f64(left)));
             task.model = model;

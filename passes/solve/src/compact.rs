@@ -17,7 +17,7 @@ use crate::request::{Addresses, Plan, Request};
 
 /// Larger plans are left alone: they are steps of training, which pack by themselves.
 const MOST_RUNS: usize = 3000;
-/// Calm orders to begin with, one after the other: from some of them layouts are found at once, from others never.
+/// Attempts, each with a calm order, one after the other: from some of them layouts are found at once, from others never.
 const STARTS: usize = 64;
 /// Moves that calm the order before, and the share of the time for them.
 const CALM: (u64, f64) = (100_000, 0.3);
@@ -51,7 +51,10 @@ pub(crate) fn compact(
         let calm = joint.calm(CALM.0, &clock.part(CALM.1));
         let Some(start) = packed(calm, &origin) else { continue };
         tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
-        let mut joint = Joint::new(request.graph, (&model, grain), &start, limits, seed);
+        // By turns the lowest layout so far goes on, and a new order gets its chance.
+        let go_on = seed % 2 == 1 && best.height() < start.height();
+        let from = if go_on { &best } else { &start };
+        let mut joint = Joint::new(request.graph, (&model, grain), from, limits, seed);
         keep_lower(&mut best, start);
         if done(&best) {
             break;

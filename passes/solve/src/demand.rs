@@ -51,7 +51,7 @@ pub(crate) fn makeshift(model: &Model, budget: i64, seed: u64, attempt: u32, clo
     }
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let tight = budget < Tape::new(model, &given).peak() / 100 * TIGHT;
-    let from = if attempt > 0 || tight { From::Last } else { From::First };
+    let from = if attempt > 0 || tight { Begin::Last } else { Begin::First };
     let sigma = 0.15 * f64::from(attempt + u32::from(tight));
     let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_add(attempt.into()));
     lowered(Tape::new(model, &demand_order(model, from)), budget, sigma, &mut random, clock)
@@ -78,20 +78,20 @@ fn lowered(mut tape: Tape, budget: i64, sigma: f64, random: &mut ChaCha8Rng, clo
 
 /// Which of the nodes that nobody reads comes first; the others follow in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
+enum Begin {
     First,
     Last,
 }
 
 /// Every node once, each just before the first that asks for it.
-fn demand_order(model: &Model, from: From) -> Vec<u32> {
+fn demand_order(model: &Model, from: Begin) -> Vec<u32> {
     let unread = |&node: &u32| {
         let mut outputs = model.writes.row(node).iter();
         outputs.all(|&value| model.readers.row(value).is_empty())
     };
     let mut stack: Vec<(u32, bool)> =
         (0..model.len() as u32).filter(unread).map(|node| (node, false)).collect();
-    if from == From::First {
+    if from == Begin::First {
         stack.reverse();
     }
     let mut ran = vec![false; model.len()];
@@ -170,7 +170,7 @@ mod tests {
         let budget = base_trace(&graph).peak;
         let request = Request::new(&graph, Bytes(budget.0 - 1));
         let mut task = Task::new(&request);
-        let tape = Tape::new(&task.model, &demand_order(&task.model, From::First));
+        let tape = Tape::new(&task.model, &demand_order(&task.model, Begin::First));
         let mut random = ChaCha8Rng::seed_from_u64(0);
         let best =
             lowered(tape, task.budget, 0.0, &mut random, &clock()).expect("next to nothing is to be evicted");
@@ -188,7 +188,7 @@ mod tests {
         fn demand_orders_are_legal(seed in any::<u64>(), nodes in 1usize..40) {
             let graph = random_graph(nodes, 0.3, &mut ChaCha8Rng::seed_from_u64(seed));
             let model = Model::new(&graph);
-            for from in [From::First, From::Last] {
+            for from in [Begin::First, Begin::Last] {
                 let order = demand_order(&model, from);
                 prop_assert_eq!(order.len(), nodes);
                 prop_assert!(judge(&graph, &to_sequence(&order)).is_ok());

@@ -194,7 +194,7 @@ fn cached(cache: &Cache, request: &mut Request) -> Result<Outcome> {
 /// The part of the time limit that is left for the report; a large graph needs more of it for the last packing.
 const PACKING: f64 = 0.02;
 /// The part of the time limit that is left to pack plans of graphs that do not pack by themselves.
-const COMPACTING: f64 = 0.2;
+const COMPACTING: f64 = 0.3;
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
 
