@@ -179,15 +179,13 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let asked = options.budget.resolve(Bytes(base.peak.0.saturating_add(scope.0)));
     let mut budget = Bytes(asked.0.saturating_sub(scope.0));
     let request = Request {
-        graph: &problem.graph,
-        budget,
         solver: options.solver,
         time_limit: options.time_limit,
         seed: options.seed,
         threads: options.threads,
         milp: options.milp,
         addresses: options.addresses.then(|| Addresses::within(Bytes(alignment(step)), options.time_limit)),
-        starts: Vec::new(),
+        ..Request::new(&problem.graph, budget)
     };
     let mut outcome = rk_solve::solve(&request);
     if outcome.plan.is_none() {

@@ -372,7 +372,14 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
     let (mut round, mut proving) = (0u32, Duration::ZERO);
     // Where the order decides, annealing finds what there is, and chains of cuts say little.
     let worth_it = task.model.len() <= SMALL && !lists_lower_the_peak(task);
-    while task.plan.is_none() && !task.is_settled() && !task.clock.expired() {
+    let mut spare = task.request.spare;
+    while task.plan.is_none() && !task.is_settled() {
+        if task.clock.expired() {
+            if spare.is_zero() {
+                break;
+            }
+            task.clock = task.clock.with_left(std::mem::take(&mut spare));
+        }
         let seed = task.request.seed.wrapping_add(u64::from(round));
         let moves = (200 * task.model.len() as u64) << (round / 4).min(16);
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
@@ -396,6 +403,10 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
             task.model = model;
             proving += task.clock.elapsed() - elapsed;
         }
+    }
+    if spare < task.request.spare {
+        // What is left of it is for packing again, half of it at least.
+        task.clock = task.clock.with_left(task.clock.left() / 2);
     }
     task.plan.iter().map(best_of).collect()
 }

@@ -35,6 +35,11 @@ impl Clock {
         self.end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()))
     }
 
+    /// The same with another time left.
+    pub(crate) fn with_left(&self, left: Duration) -> Self {
+        Self { start: self.start, end: Instant::now().checked_add(left) }
+    }
+
     /// Ends after this share of what is left, at the latest.
     pub(crate) fn part(&self, share: f64) -> Self {
         Self::new(self.left().min(Duration::from_secs(1 << 30)).mul_f64(share.clamp(0.0, 1.0)))

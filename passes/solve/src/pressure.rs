@@ -1,14 +1,14 @@
 //! How full memory is, step by step: what a layout needs is not a low peak but few steps near it.
 //!
 //! The *pressure* of a sequence is the sum over its runs of (live − [`SHARE`] · limit)², where that is positive, in units of
-//! the last tenth of the limit. Orders of one peak differ in it by factors, and where it is low a layout has room.
+//! the last fifth of the limit. Orders of one peak differ in it by factors, and where it is low a layout has room.
 
 use crate::model::NONE;
 use crate::shelf::Item;
 use crate::tape::Tape;
 
 /// Below this share of the limit memory counts as empty, in per mille.
-const SHARE: i64 = 900;
+const SHARE: i64 = 800;
 /// What a step at the limit counts is the square of this.
 pub(crate) const UNIT: i64 = 1 << 10;
 

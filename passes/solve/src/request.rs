@@ -19,6 +19,8 @@ pub struct Request<'a> {
     pub solver: Solver,
     /// The wall clock time after which the best plan so far is returned.
     pub time_limit: Duration,
+    /// Time that the caller keeps behind the limit to pack what is found. A search that has found nothing by then goes on in it.
+    pub spare: Duration,
     /// The same seed gives the same plan, if the time suffices both times.
     pub seed: u64,
     /// How many threads may compute. One is enough for everything; more run independent parts side by side.
@@ -60,6 +62,7 @@ impl<'a> Request<'a> {
             budget,
             solver: Solver::Auto,
             time_limit: Duration::from_secs(10),
+            spare: Duration::ZERO,
             seed: 0,
             threads: 1,
             milp: MilpSolver::default(),

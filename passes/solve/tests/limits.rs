@@ -39,6 +39,17 @@ fn half(graph: &Graph) -> Bytes {
 }
 
 #[test]
+fn a_search_without_a_plan_goes_on_in_the_time_for_packing() {
+    let graph = graph(Family::Layered, 100, 1);
+    let budget = Bytes(base_trace(&graph).peak.0 * 45 / 100);
+    let time_limit = Duration::from_millis(1);
+    let request = Request { time_limit, ..Request::new(&graph, budget) };
+    assert!(solve(&request).plan.is_none());
+    let found = solve(&Request { spare: Duration::from_secs(60), ..request });
+    assert!(found.plan.is_some_and(|plan| plan.trace.peak <= budget));
+}
+
+#[test]
 fn the_time_limit_holds_on_ten_thousand_nodes() {
     let graph = residual(1250);
     assert!(graph.len() > 10_000);

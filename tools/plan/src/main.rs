@@ -194,7 +194,7 @@ fn cached(cache: &Cache, request: &mut Request) -> Result<Outcome> {
 /// The part of the time limit that is left for the report; a large graph needs more of it for the last packing.
 const PACKING: f64 = 0.02;
 /// The part of the time limit that is left to pack plans of graphs that do not pack by themselves.
-const COMPACTING: f64 = 0.3;
+const COMPACTING: f64 = 0.4;
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
 
@@ -221,7 +221,8 @@ fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Argume
         Fit::Peak if packs_easily(&request, addresses) => packing_time(graph.len()),
         Fit::Peak => time.mul_f64(COMPACTING),
     };
-    Request { time_limit: time - packing.min(time / 2), ..request }
+    let spare = packing.min(time / 2);
+    Request { time_limit: time - spare, spare, ..request }
 }
 
 fn exit_code(status: Status) -> ExitCode {
