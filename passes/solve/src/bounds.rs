@@ -32,7 +32,7 @@ pub enum Proof {
     CutInfeasible,
     /// A chain of that many cuts.
     Chain(usize),
-    /// A chain of that many cuts has no solution: nothing fits.
+    /// A chain of that many cuts has no solution, as the MILP solver says: nothing fits.
     ChainInfeasible(usize),
 }
 
