@@ -49,15 +49,12 @@ pub(crate) fn prove(task: &mut Task, model: &Model, share: f64) -> Vec<Vec<u32>>
     let known = task.best_cost().map(|cost| enough_of_a_bound(Time(cost), Time(task.base_time)));
     let clock = task.clock.part(share);
     let mut bound = order_free_below(graph, task.request.budget, known, clock.left());
-    if bound.is_infeasible() {
-        return Vec::new();
-    }
-    let mut branches =
-        task.branches.take().unwrap_or_else(|| Branches::new(graph, task.request.budget, bound.node));
-    if known.is_none_or(|known| bound.time < known) {
+    if !bound.is_infeasible() && known.is_none_or(|known| bound.time < known) {
+        let new = || Branches::new(graph, task.request.budget, bound.node);
+        let mut branches = task.branches.take().unwrap_or_else(new);
         bound.raise_by(&mut branches, known, task.programs(clock.left()));
+        task.branches = Some(branches);
     }
-    task.branches = Some(branches);
     if bound.is_infeasible() {
         task.prove_infeasible(bound.node);
         return Vec::new();
