@@ -179,10 +179,10 @@ pub(crate) fn first_attempt(task: &mut Task) {
             task.offer(&best.nodes, Solver::Greedy);
             break;
         }
-        if task.plan.is_none()
-            && let Some(best) = makeshift(&model, budget, seed, attempt, &clock)
-        {
-            task.offer_makeshift(&best.nodes, Solver::Greedy);
+        if task.plan.is_none() {
+            makeshift(&model, budget, seed, attempt, &clock, |nodes| {
+                task.offer_makeshift(nodes, Solver::Greedy);
+            });
         }
     }
     task.model = model;
@@ -269,10 +269,12 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
         sets = at.map_or_else(Vec::new, |at| held_at(task.request.graph, budget, at, time));
     }
-    if let Some(at) = at.filter(|_| gap_is_large(task)) {
+    // Where not one of these fitted, more of the same will not.
+    let worth_it = gap_is_large(task) && (task.has_plan() || task.plan.is_none());
+    if let Some(at) = at.filter(|_| worth_it) {
         starts.extend(nearby_cuts(task, at));
     }
-    if let Some(set) = first.filter(|_| gap_is_large(task)) {
+    if let Some(set) = first.filter(|_| worth_it) {
         let order = (0..task.model.len() as u32).collect();
         let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
         let clock = task.clock.part(WAITING);
