@@ -71,8 +71,10 @@ pub(crate) fn wait(
             if clock.expired() || left == 0 {
                 return found;
             }
+            let Some(tried) = pair.map_or_else(|| Some(order.clone()), |pair| moved(model, &order, pair)) else {
+                continue;
+            };
             left -= 1;
-            let tried = pair.map_or_else(|| order.clone(), |pair| moved(&order, pair));
             let nodes = replay(model, &tried, at, &evicted);
             let Some(mut plan) = greedy(model, &nodes, budget, seed, 1, clock) else { continue };
             // What costs as much as without waiting is the same plan, nearly always.
@@ -158,15 +160,19 @@ fn again(model: &Model, node: u32, absent: &[bool]) -> Vec<u32> {
     }
 }
 
-/// The order with the first node of a pair right behind the second.
-fn moved(order: &[u32], (node, behind): (u32, u32)) -> Vec<u32> {
+/// The order with the first node of a pair right behind the second. `None` if that is past a reader of the node: the second may itself have
+/// waited since the pair was found.
+fn moved(model: &Model, order: &[u32], (node, behind): (u32, u32)) -> Option<Vec<u32>> {
     let place = |node| order.iter().position(|&other| other == node).unwrap_or(0);
     let (from, to) = (place(node), place(behind));
     let mut order = order.to_vec();
     if from < to {
+        if readers(model, node, |_| true).any(|reader| order[from..=to].contains(&reader)) {
+            return None;
+        }
         order[from..=to].rotate_left(1);
     }
-    order
+    Some(order)
 }
 
 #[cfg(test)]
@@ -221,6 +227,9 @@ mod tests {
         // `w` may wait for `h`, which needs `a` too, but not for `v`: `u` asks for it before. `v`, the last, has nobody to wait for.
         let pairs = candidates(&model, &order, 2, &[model.index[0]]);
         assert_eq!(pairs, [(4, 5), (5, 6), (6, 7)]);
-        assert_eq!(moved(&order, (4, 5)), [0, 1, 2, 3, 5, 4, 6, 7]);
+        assert_eq!(moved(&model, &order, (4, 5)), Some(vec![0, 1, 2, 3, 5, 4, 6, 7]));
+        // But when `h` has waited for `v`, behind `h` is behind `u`.
+        let waited = [0, 1, 2, 3, 4, 6, 7, 5];
+        assert_eq!(moved(&model, &waited, (4, 5)), None);
     }
 }
