@@ -211,6 +211,7 @@ impl Milp {
         #[cfg(test)]
         let job = || fault.map_or_else(job, |fault| fault.commit(self.columns.len()));
         let Some(bytes) = child::run(options.limit, job) else {
+            tracing::debug!(limit = ?options.limit, "the solver came too late or died");
             return Answer::nothing(End::Failed);
         };
         self.check(&bytes, options.relaxed)

@@ -71,7 +71,9 @@ fn be_the_child(writer: i32, limit: Duration, address_space: u64, job: impl FnOn
         }
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
         if null >= 0 {
+            // What a solver says before it dies is not for the user; the parent notes in its log that it died.
             libc::dup2(null, libc::STDOUT_FILENO);
+            libc::dup2(null, libc::STDERR_FILENO);
         }
     }
     let bytes = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).unwrap_or_default();
