@@ -56,8 +56,16 @@ const STRIDES: usize = 25;
 const ROOMS: [u64; 4] = [1000, 970, 930, 880];
 /// ... of which so many plans are worth a search.
 const NEARBY_KEPT: usize = 8;
-/// Moves of an annealing, at most; growing with the rounds.
-pub(crate) const MOVES: u64 = 100_000;
+/// Moves of an annealing, times nodes, where another order may pay and where it is only one more start, ...
+const MOVES_PER_NODE: (u64, u64) = (200, 50);
+/// ... and at most; growing with the rounds.
+const MOVES: u64 = 100_000;
+
+/// Moves of an annealing of the first round.
+pub(crate) fn moves(task: &mut Task) -> u64 {
+    let per_node = if order_matters(task) { MOVES_PER_NODE.0 } else { MOVES_PER_NODE.1 };
+    (per_node * task.model.len() as u64).min(MOVES)
+}
 
 /// Gap eviction and clean-up from the given order, then from list schedules if that finds nothing.
 pub(crate) fn greedy(task: &mut Task) {
@@ -106,8 +114,8 @@ pub(crate) fn nearby(task: &mut Task) {
     let seed = task.request.seed;
     let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
     if task.model.len() <= SMALL || order_matters(task) {
+        let moves = moves(task);
         let model = std::mem::replace(&mut task.model, Model::empty());
-        let moves = (200 * model.len() as u64).min(MOVES);
         for ((_, start), seed) in task.request.starts.iter().zip(seed..) {
             let mut annealing =
                 Annealing::new(&model, &crate::model::from_sequence(start), task.budget, seed);
@@ -328,7 +336,7 @@ fn evicted(task: &Task, set: &HeldSet) -> Vec<u32> {
 
 /// Greedy plans from reordered graphs: list schedules and annealed orders, the latter with recomputation too.
 fn ordered_starts(task: &mut Task) -> Vec<Best> {
-    let seed = task.request.seed;
+    let (seed, moves) = (task.request.seed, moves(task));
     let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
     orders.push((0..task.model.len() as u32).collect());
     // Taken out, so that the annealings can borrow it while the task collects what they find.
@@ -341,7 +349,6 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     annealed.sort_by_key(|annealing| annealing.best_excess);
     annealed.truncate(4);
     tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
-    let moves = (200 * model.len() as u64).min(MOVES);
     let mut starts = Vec::new();
     let mut start = |task: &mut Task, nodes: &[u32], tries: u32| {
         if let Some(best) = first_plan::greedy(&model, nodes, task.budget, seed, tries, &task.clock) {
@@ -383,7 +390,7 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
             task.clock = task.clock.with_left(std::mem::take(&mut spare));
         }
         let seed = task.request.seed.wrapping_add(u64::from(round));
-        let moves = (200 * task.model.len() as u64) << (round / 4).min(16);
+        let moves = (MOVES_PER_NODE.0 * task.model.len() as u64) << (round / 4).min(16);
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
         let start = &orders[round as usize % orders.len()];
         let mut annealing = Annealing::new(&task.model, start, task.budget, seed);

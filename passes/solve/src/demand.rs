@@ -190,7 +190,10 @@ mod tests {
         let mut task = Task::new(&request);
         let mut tape = Tape::new(&task.model, &demand_order(&task.model, Begin::First));
         let mut random = ChaCha8Rng::seed_from_u64(0);
-        assert!(lower(&mut tape, task.budget, 0.0, &mut random, &clock()), "next to nothing is to be evicted");
+        assert!(
+            lower(&mut tape, task.budget, 0.0, &mut random, &clock()),
+            "next to nothing is to be evicted"
+        );
         let nodes = tape.sequence();
         assert!(!task.has_plan());
         task.offer_makeshift(&nodes, Solver::Greedy);

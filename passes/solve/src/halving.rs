@@ -11,7 +11,7 @@
 
 use crate::anneal::{Annealing, HEATS};
 use crate::auto::{
-    MOVES, SMALL, TRIES, WAITING, gap_is_large, gap_within, insist, order_matters, proof_starts,
+    SMALL, TRIES, WAITING, gap_is_large, gap_within, insist, moves, order_matters, proof_starts,
 };
 use crate::clock::Clock;
 use crate::greedy as first_plan;
@@ -23,7 +23,7 @@ use crate::task::Task;
 use crate::wait::{Held, wait};
 
 /// Iterations of local search per start in the first round, times nodes squared.
-const FIRST_ROUND: u64 = 25_000_000;
+const FIRST_ROUND: u64 = 8_000_000;
 /// A proof is tried after the first round of the search and then whenever rounds are this many times as long; each gets a share
 /// of the time that is left.
 const PROOFS: u64 = 8;
@@ -46,8 +46,6 @@ const NEAR: u64 = 1_000;
 
 /// Iterations of the search in each order that is tried from a plan at rest.
 const PATIENCE: u64 = 50;
-/// Moves of a rival in the first round, times nodes.
-const RIVALRY: u64 = 200;
 /// How hot the annealing from the best plan is at first: a part of it stays.
 pub(crate) const REHEAT: f64 = 0.5;
 
@@ -79,6 +77,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.enough();
     let reordered = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
+    let rivalry = if reordered { moves(task) } else { 0 };
     // Taken out, so that the searches can borrow it while the task collects what they find.
     let model = std::mem::replace(&mut task.model, Model::empty());
     let mut searches: Vec<Search> = starts
@@ -87,7 +86,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
         .collect();
     let nodes = model.len().max(1) as u64;
-    let mut iterations = (FIRST_ROUND / (nodes * nodes)).clamp(20, 400);
+    let mut iterations = (FIRST_ROUND / (nodes * nodes)).clamp(10, 400);
     let (mut next_proof, mut idle, mut waited) = (0, 0, None);
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
@@ -158,7 +157,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
                 &searches[0].best,
                 budget,
                 seed.wrapping_add(1000 * u64::from(round + 1)),
-                round,
+                (rivalry, round),
                 &clock,
             );
             for (best, seed) in rivals {
@@ -220,8 +219,16 @@ fn run_side_by_side(searches: &mut [Search], threads: usize, iterations: u64, go
 }
 
 /// Competitors that the moves of the local search cannot reach: annealed from the best plan, and from fresh orders.
-fn rivals(model: &Model, best: &Best, budget: i64, seed: u64, round: u32, clock: &Clock) -> Vec<(Best, u64)> {
-    let moves = (RIVALRY * model.len() as u64).min(MOVES) << round.min(16);
+/// The moves double from round to round.
+fn rivals(
+    model: &Model,
+    best: &Best,
+    budget: i64,
+    seed: u64,
+    (moves, round): (u64, u32),
+    clock: &Clock,
+) -> Vec<(Best, u64)> {
+    let moves = moves << round.min(16);
     let mut starts = vec![best.nodes.clone()];
     let mut orders = list_schedules(model, 12, seed, clock);
     starts.extend(orders.drain(5.min(orders.len())..).take(3));

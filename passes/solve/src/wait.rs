@@ -71,7 +71,8 @@ pub(crate) fn wait(
             if clock.expired() || left == 0 {
                 return found;
             }
-            let Some(tried) = pair.map_or_else(|| Some(order.clone()), |pair| moved(model, &order, pair)) else {
+            let Some(tried) = pair.map_or_else(|| Some(order.clone()), |pair| moved(model, &order, pair))
+            else {
                 continue;
             };
             left -= 1;
