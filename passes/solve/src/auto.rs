@@ -56,15 +56,15 @@ const STRIDES: usize = 25;
 const ROOMS: [u64; 4] = [1000, 970, 930, 880];
 /// ... of which so many plans are worth a search.
 const NEARBY_KEPT: usize = 8;
-/// Moves of an annealing, times nodes, where another order may pay and where it is only one more start, ...
-const MOVES_PER_NODE: (u64, u64) = (200, 50);
-/// ... and at most; growing with the rounds.
-const MOVES: u64 = 100_000;
+/// Moves of an annealing, times nodes, ...
+const MOVES_PER_NODE: u64 = 200;
+/// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
+const MOVES: (u64, u64) = (100_000, 20_000);
 
 /// Moves of an annealing of the first round.
 pub(crate) fn moves(task: &mut Task) -> u64 {
-    let per_node = if order_matters(task) { MOVES_PER_NODE.0 } else { MOVES_PER_NODE.1 };
-    (per_node * task.model.len() as u64).min(MOVES)
+    let most = if order_matters(task) { MOVES.0 } else { MOVES.1 };
+    (MOVES_PER_NODE * task.model.len() as u64).min(most)
 }
 
 /// Gap eviction and clean-up from the given order, then from list schedules if that finds nothing.
@@ -381,16 +381,13 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
     let (mut round, mut proving) = (0u32, Duration::ZERO);
     // Where the order decides, annealing finds what there is, and chains of cuts say little.
     let worth_it = task.model.len() <= SMALL && !lists_lower_the_peak(task);
-    let mut spare = task.request.spare;
     while task.plan.is_none() && !task.is_settled() {
         if task.clock.expired() {
-            if spare.is_zero() {
-                break;
-            }
-            task.clock = task.clock.with_left(std::mem::take(&mut spare));
+            let Some(spare) = task.spare.take() else { break };
+            task.clock = task.clock.with_left(spare.time);
         }
         let seed = task.request.seed.wrapping_add(u64::from(round));
-        let moves = (MOVES_PER_NODE.0 * task.model.len() as u64) << (round / 4).min(16);
+        let moves = (MOVES_PER_NODE * task.model.len() as u64) << (round / 4).min(16);
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
         let start = &orders[round as usize % orders.len()];
         let mut annealing = Annealing::new(&task.model, start, task.budget, seed);
@@ -413,7 +410,7 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
             proving += task.clock.elapsed() - elapsed;
         }
     }
-    if spare < task.request.spare {
+    if task.request.spare.is_some() && task.spare.is_none() {
         // What is left of it is for packing again, half of it at least.
         task.clock = task.clock.with_left(task.clock.left() / 2);
     }

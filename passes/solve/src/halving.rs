@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::greedy as first_plan;
 use crate::model::Model;
 use crate::order::list_schedules;
+use crate::placed::pack_early;
 use crate::search::{Best, Search};
 use crate::solver::Solver;
 use crate::task::Task;
@@ -74,7 +75,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         starts.dedup_by_key(|start| start.cost);
         starts.truncate(FEW);
     }
-    let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
+    let (seed, budget, mut clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.enough();
     let reordered = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
     let rivalry = if reordered { moves(task) } else { 0 };
@@ -97,8 +98,12 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         for search in &searches {
             task.offer(&search.best.nodes, Solver::Local);
         }
-        if task.is_settled() || clock.expired() {
+        if task.is_settled() {
             break;
+        }
+        if clock.expired() {
+            let Some(longer) = pack_early(task) else { break };
+            (task.clock, clock) = (longer, longer);
         }
         let costs: Vec<u64> = searches.iter().map(|search| search.best.cost).collect();
         tracing::debug!(round, ?costs, "searched");

@@ -48,6 +48,7 @@ mod model;
 mod order;
 mod packed;
 mod pareto;
+mod placed;
 mod pressure;
 mod prove;
 mod record;
@@ -71,8 +72,9 @@ mod task;
 mod wait;
 
 pub use milp::{MilpSolver, UnknownMilpSolver};
-pub use packed::{packing_time, packs_easily, with_addresses};
+pub use packed::{packing_time, packs_easily};
 pub use pareto::pareto;
+pub use placed::{Spare, with_addresses};
 pub use record::{REVISION, Record, question};
 pub use request::{Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
 pub use solver::{Solver, UnknownSolver};

@@ -19,11 +19,12 @@
 
 use std::time::Duration;
 
-use rk_plan::arena::{Arena, pack_with, packs_at_once};
+use rk_plan::arena::{pack_with, packs_at_once};
 use rk_plan::{Bytes, Graph, Sequence, Time, base_trace, judge};
 
 use crate::clock::Clock;
 use crate::compact::compact;
+use crate::placed::near;
 use crate::request::{Addresses, Outcome, Plan, Request, Status, Stop};
 use crate::{solve_logical, solve_nearby};
 
@@ -88,41 +89,6 @@ fn quick(request: &Request, budget: Bytes) -> Option<Plan> {
     let time_limit = request.time_limit.mul_f64(RESERVE_TIME);
     let solver = crate::Solver::Greedy;
     solve_logical(&Request { budget, solver, time_limit, addresses: None, ..request.clone() }).plan
-}
-
-/// The largest arena that is near a peak: a hundredth above it.
-fn near(peak: Bytes) -> Bytes {
-    Bytes(peak.0.saturating_add(peak.0 / 100))
-}
-
-/// Packs a plan that was made for its logical peak. Where its arena is more than a hundredth larger than that, looks at other
-/// plans of the same time, and, for at most `limit`, at other orders of the runs.
-pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
-    let Addresses { alignment, effort } = addresses;
-    let clock = Clock::new(limit);
-    let is_near = |arena: &Arena| arena.size <= near(arena.lower_bound);
-    let mut best: Option<Plan> = None;
-    for plan in outcome.plan.iter().chain(&outcome.others) {
-        let Some(lowest) = &best else {
-            let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
-            best = Some(Plan { arena: Some(arena), ..plan.clone() });
-            continue;
-        };
-        let Some(reached) = lowest.arena.as_ref().filter(|arena| !is_near(arena) && !clock.expired()) else {
-            break;
-        };
-        if plan.trace.time == lowest.trace.time {
-            let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
-            if arena.size < reached.size || is_near(&arena) {
-                best = Some(Plan { arena: Some(arena), ..plan.clone() });
-            }
-        }
-    }
-    let compacted = |plan: Plan| {
-        let floor = plan.trace.peak;
-        compact(request, plan, addresses, floor, near, &clock)
-    };
-    Outcome { plan: best.map(compacted), ..outcome }
 }
 
 /// Plans a step so that its arena is within the budget.

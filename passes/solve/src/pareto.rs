@@ -5,8 +5,6 @@
 //!
 //! Source: planner.md of the project, 12.13.
 
-use std::time::Duration;
-
 use rk_plan::Bytes;
 
 use crate::clock::Clock;
@@ -26,13 +24,8 @@ pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
         let share = clock.left() / u32::try_from(order.len() - done).unwrap_or(u32::MAX);
         let start = before.as_ref().map(|plan| (plan.solver, plan.sequence.clone()));
         let starts = start.into_iter().chain(request.starts.iter().cloned()).collect();
-        let point = Request {
-            budget: budgets[index],
-            time_limit: share,
-            spare: Duration::ZERO,
-            starts,
-            ..request.clone()
-        };
+        let point =
+            Request { budget: budgets[index], time_limit: share, spare: None, starts, ..request.clone() };
         let mut outcome = solve(&point);
         // A start is a sequence: its layout need not be found again.
         let slower =

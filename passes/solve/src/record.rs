@@ -135,6 +135,7 @@ impl Record {
             why_stopped: if settled { Stop::Proved } else { Stop::TimeLimit },
             progress: Vec::new(),
             others: Vec::new(),
+            early: None,
         })
     }
 }

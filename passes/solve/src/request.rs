@@ -6,6 +6,7 @@ use rk_plan::arena::{self, Arena};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
 use crate::milp::MilpSolver;
+use crate::placed::Spare;
 use crate::solver::Solver;
 
 /// One planning problem.
@@ -19,8 +20,9 @@ pub struct Request<'a> {
     pub solver: Solver,
     /// The wall clock time after which the best plan so far is returned.
     pub time_limit: Duration,
-    /// Time that the caller keeps behind the limit to pack what is found. A search that has found nothing by then goes on in it.
-    pub spare: Duration,
+    /// Time that the caller keeps behind the limit to pack what is found. A search that has found nothing by then goes on in it, and so does
+    /// one whose plan packs in a part of it.
+    pub spare: Option<Spare>,
     /// The same seed gives the same plan, if the time suffices both times.
     pub seed: u64,
     /// How many threads may compute. One is enough for everything; more run independent parts side by side.
@@ -62,7 +64,7 @@ impl<'a> Request<'a> {
             budget,
             solver: Solver::Auto,
             time_limit: Duration::from_secs(10),
-            spare: Duration::ZERO,
+            spare: None,
             seed: 0,
             threads: 1,
             milp: MilpSolver::default(),
@@ -166,6 +168,8 @@ pub struct Outcome {
     pub progress: Vec<Progress>,
     /// Other plans within the budget, fastest first: without addresses, what could be packed instead.
     pub(crate) others: Vec<Plan>,
+    /// A plan that was packed before the search went on.
+    pub(crate) early: Option<Plan>,
 }
 
 impl Outcome {

@@ -12,6 +12,7 @@ use crate::branches::Branches;
 use crate::clock::Clock;
 use crate::milp::Options;
 use crate::model::{Model, to_sequence};
+use crate::placed::Spare;
 use crate::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop, enough};
 use crate::smallest;
 use crate::solver::Solver;
@@ -57,6 +58,9 @@ pub(crate) struct Task<'a> {
     pub(crate) tried_to_prove: Option<u64>,
     /// The node of the best cut.
     pub(crate) at: Option<u32>,
+    /// What is left of [`Request::spare`], and the plan that was packed in it.
+    pub(crate) spare: Option<Spare>,
+    pub(crate) early: Option<Plan>,
     progress: Vec<Progress>,
 }
 
@@ -88,6 +92,8 @@ impl<'a> Task<'a> {
             branches: None,
             tried_to_prove: None,
             at: None,
+            spare: request.spare,
+            early: None,
             progress: Vec::new(),
         };
         let base = Sequence::base(graph);
@@ -182,6 +188,11 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// The next best plans.
+    pub(crate) fn others(&self) -> &[Plan] {
+        &self.others
+    }
+
     /// Raises the bound. A bound for fewer schedules replaces one for all only in reports, see [`Task::goal`].
     pub(crate) fn raise_bound(&mut self, time: Time) {
         if time > self.bound {
@@ -230,6 +241,7 @@ impl<'a> Task<'a> {
             status,
             plan: self.plan,
             others: self.others,
+            early: self.early,
             lower_bound: self.bound,
             bound_kind: if status == Status::Optimal { BoundKind::Optimal } else { self.bound_kind },
             in_given_order: self.in_given_order.filter(|&time| time > self.bound && !settled),

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rk_plan::arena::{check_no_overlap, placed_at};
 use rk_plan::{Bytes, Graph, base_trace, judge, text, working_set};
 use rk_solve::synthetic::{Family, graph};
-use rk_solve::{Addresses, Outcome, Request, Solver, Status, pareto, solve, with_addresses};
+use rk_solve::{Addresses, Outcome, Request, Solver, Spare, Status, pareto, solve, with_addresses};
 
 /// Residual blocks with a mirrored backward half.
 fn residual(blocks: usize) -> Graph {
@@ -45,7 +45,8 @@ fn a_search_without_a_plan_goes_on_in_the_time_for_packing() {
     let time_limit = Duration::from_millis(1);
     let request = Request { time_limit, ..Request::new(&graph, budget) };
     assert!(solve(&request).plan.is_none());
-    let found = solve(&Request { spare: Duration::from_secs(60), ..request });
+    let spare = Spare { time: Duration::from_secs(60), addresses: Addresses::within(Bytes(1), time_limit) };
+    let found = solve(&Request { spare: Some(spare), ..request });
     assert!(found.plan.is_some_and(|plan| plan.trace.peak <= budget));
 }
 

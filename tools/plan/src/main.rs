@@ -24,7 +24,8 @@ use rk_cache::Cache;
 use rk_plan::arena::ALIGNMENT;
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
 use rk_solve::{
-    Addresses, MilpSolver, Outcome, Request, Solver, Status, packing_time, packs_easily, with_addresses,
+    Addresses, MilpSolver, Outcome, Request, Solver, Spare, Status, packing_time, packs_easily,
+    with_addresses,
 };
 
 use crate::report::Report;
@@ -221,8 +222,9 @@ fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Argume
         Fit::Peak if packs_easily(&request, addresses) => packing_time(graph.len()),
         Fit::Peak => time.mul_f64(COMPACTING),
     };
-    let spare = packing.min(time / 2);
-    Request { time_limit: time - spare, spare, ..request }
+    let packing = packing.min(time / 2);
+    let spare = (arguments.fit == Fit::Peak).then_some(Spare { time: packing, addresses });
+    Request { time_limit: time - packing, spare, ..request }
 }
 
 fn exit_code(status: Status) -> ExitCode {

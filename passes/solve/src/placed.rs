@@ -1,0 +1,144 @@
+//! Addresses for plans that were made for their logical peak.
+//!
+//! 1. Pack the best plan as it is, and others of the same time, until an arena is *near* its peak: at most a hundredth above.
+//! 2. Else move its runs and buffers at once ([`crate::compact`]).
+//!
+//! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
+//! is over packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest, and
+//! what it finds then is packed in what is left. A faster plan whose arena is not near does not replace one whose arena is.
+
+use std::time::Duration;
+
+use rk_plan::Bytes;
+use rk_plan::arena::{Arena, pack_with};
+
+use crate::clock::Clock;
+use crate::compact::compact;
+use crate::request::{Addresses, Outcome, Plan, Request, Status};
+use crate::task::Task;
+
+/// Time behind the limit of a search, for addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// How much there is.
+    pub time: Duration,
+    /// How plans are packed.
+    pub addresses: Addresses,
+}
+
+/// For a plan that is packed once more, so many times as long as it took are kept, ...
+const AGAIN: u32 = 2;
+/// ... or this share of the spare time, if that is more.
+const KEPT: f64 = 0.15;
+
+/// The largest arena that is near a peak: a hundredth above it.
+pub(crate) fn near(peak: Bytes) -> Bytes {
+    Bytes(peak.0.saturating_add(peak.0 / 100))
+}
+
+fn is_near(plan: &Plan) -> bool {
+    plan.arena.as_ref().is_some_and(|arena| arena.size <= near(arena.lower_bound))
+}
+
+/// Packs the plan of an answer that was made for the logical peak, if it is not packed yet: as it is, and where that is not near its
+/// peak, for at most `limit` in other orders of its runs.
+pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
+    let Some(plan) = &outcome.plan else { return outcome };
+    let early = outcome.early.clone();
+    if let Some(same) = early.clone().filter(|early| early.trace.time == plan.trace.time) {
+        return Outcome { plan: Some(same), ..outcome };
+    }
+    let found = placed(request, plan, &outcome.others, addresses, &Clock::new(limit));
+    let Some(early) = early.filter(|early| is_near(early) && !is_near(&found)) else {
+        return Outcome { plan: Some(found), ..outcome };
+    };
+    let mut outcome = Outcome { plan: Some(early), ..outcome };
+    outcome.unsettle(Status::Feasible);
+    outcome
+}
+
+/// A plan, or another one of its time, with addresses.
+fn placed(request: &Request, plan: &Plan, others: &[Plan], addresses: Addresses, clock: &Clock) -> Plan {
+    let Addresses { alignment, effort } = addresses;
+    let pack = |plan: &Plan| {
+        let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
+        Plan { arena: Some(arena), ..plan.clone() }
+    };
+    let size = |plan: &Plan| plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena: &Arena| arena.size);
+    let mut best = pack(plan);
+    for other in others.iter().filter(|other| other.trace.time == plan.trace.time) {
+        if is_near(&best) || clock.expired() {
+            break;
+        }
+        let other = pack(other);
+        if size(&other) < size(&best) || is_near(&other) {
+            best = other;
+        }
+    }
+    let floor = best.trace.peak;
+    compact(request, best, addresses, floor, near, clock)
+}
+
+/// Packs the best plan of a search whose time is over. Until when the search may go on, if it may.
+pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
+    let Spare { time, addresses } = task.spare.take()?;
+    let plan = task.plan.as_ref()?;
+    let clock = Clock::new(time);
+    let early = placed(task.request, plan, task.others(), addresses, &clock);
+    let took = clock.elapsed();
+    let left = clock.left().checked_sub((took * AGAIN).max(time.mul_f64(KEPT))).filter(|_| is_near(&early));
+    tracing::debug!(?took, ?left, near = is_near(&early), "packed early");
+    task.early = Some(early);
+    Some(task.clock.with_left(left?))
+}
+
+#[cfg(test)]
+mod tests {
+    use rk_plan::base_trace;
+
+    use super::*;
+    use crate::synthetic::{Family, graph};
+    use crate::{Solver, solve};
+
+    /// A few milliseconds for the search, and a minute for addresses: it ends with its proof in between.
+    #[test]
+    fn a_search_whose_plan_packs_goes_on() {
+        let graph = graph(Family::Residual, 150, 31);
+        let budget = Bytes(base_trace(&graph).peak.0 / 100 * 60);
+        let addresses = Addresses::within(Bytes(64), Duration::from_secs(1));
+        let short = Request { time_limit: Duration::from_millis(5), ..Request::new(&graph, budget) };
+        let stopped = solve(&short);
+        let spare = Some(Spare { time: Duration::from_secs(60), addresses });
+        let request = Request { spare, ..short };
+        let found = solve(&request);
+        assert_eq!((stopped.status, found.status), (Status::Feasible, Status::Optimal));
+        assert!(found.early.is_some());
+        let placed = with_addresses(&request, found, addresses, Duration::from_secs(5));
+        assert!(placed.plan.is_some_and(|plan| is_near(&plan)));
+    }
+
+    #[test]
+    fn a_plan_that_was_packed_early_is_the_answer_if_a_faster_one_does_not_pack() {
+        let graph = graph(Family::Layered, 300, 1);
+        let budget = base_trace(&graph).peak;
+        let addresses = Addresses { alignment: Bytes(1), effort: 0 };
+        let request = Request { solver: Solver::KeepAll, ..Request::new(&graph, budget) };
+        let mut outcome = solve(&request);
+        let plan = outcome.plan.clone().expect("the budget is the peak");
+        let found = placed(&request, &plan, &[], addresses, &Clock::new(Duration::ZERO));
+        assert!(!is_near(&found), "it packs by itself");
+        let slower = |arena: Option<Arena>| {
+            let mut slower = Plan { arena, ..plan.clone() };
+            slower.trace.time.0 += 1;
+            slower
+        };
+        let near = found.arena.clone().map(|arena| Arena { size: arena.lower_bound, ..arena });
+        for (early, time) in [(slower(near), plan.trace.time.0 + 1), (slower(found.arena), plan.trace.time.0)]
+        {
+            outcome.early = Some(early);
+            let answer = with_addresses(&request, outcome.clone(), addresses, Duration::ZERO);
+            assert_eq!(answer.plan.map(|plan| plan.trace.time.0), Some(time));
+            assert_eq!(answer.status == Status::Optimal, time == plan.trace.time.0);
+        }
+    }
+}
