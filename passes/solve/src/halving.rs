@@ -1,7 +1,7 @@
 //! Successive halving: many searches, of which the better half goes on for twice as long.
 //!
-//! Every start gets the same few iterations, whose number falls with the square of the nodes: what is won by looking at many
-//! starts for long does not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
+//! Every start gets the same few iterations, the fewer the more nodes there are: what is won by looking at many starts for long does
+//! not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
 //! round, some that lost early come back for a while: the winner may sit in a place with no way out. Then orders in which nodes wait
 //! for each other are tried from it, too (`wait.rs`). In small graphs, and where another order may pay, annealed rivals join every
 //! round, twice as long as in the one before. Proofs are tried in between.
@@ -23,8 +23,8 @@ use crate::solver::Solver;
 use crate::task::Task;
 use crate::wait::{Held, wait};
 
-/// Iterations of local search per start in the first round, times nodes squared.
-const FIRST_ROUND: u64 = 8_000_000;
+/// Iterations of local search per start in the first round, times nodes.
+const FIRST_ROUND: u64 = 25_000;
 /// A proof is tried after the first round of the search and then whenever rounds are this many times as long; each gets a share
 /// of the time that is left.
 const PROOFS: u64 = 8;
@@ -87,7 +87,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
         .collect();
     let nodes = model.len().max(1) as u64;
-    let mut iterations = (FIRST_ROUND / (nodes * nodes)).clamp(10, 400);
+    let mut iterations = (FIRST_ROUND / nodes).clamp(20, 400);
     let (mut next_proof, mut idle, mut waited) = (0, 0, None);
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
