@@ -59,7 +59,7 @@ const NEARBY_KEPT: usize = 8;
 /// Moves of an annealing, times nodes, ...
 const MOVES_PER_NODE: u64 = 200;
 /// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
-const MOVES: (u64, u64) = (100_000, 20_000);
+const MOVES: (u64, u64) = (100_000, 25_000);
 
 /// Moves of an annealing of the first round.
 pub(crate) fn moves(task: &mut Task) -> u64 {

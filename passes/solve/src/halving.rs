@@ -23,8 +23,10 @@ use crate::solver::Solver;
 use crate::task::Task;
 use crate::wait::{Held, wait};
 
-/// Iterations of local search per start in the first round, times nodes.
+/// Iterations of local search per start in the first round, times nodes, ...
 const FIRST_ROUND: u64 = 25_000;
+/// ... and more in proportion in graphs of fewer nodes than this, where they take a moment.
+const FEW_NODES: u64 = 320;
 /// A proof is tried after the first round of the search and then whenever rounds are this many times as long; each gets a share
 /// of the time that is left.
 const PROOFS: u64 = 8;
@@ -87,7 +89,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
         .collect();
     let nodes = model.len().max(1) as u64;
-    let mut iterations = (FIRST_ROUND / nodes).clamp(20, 400);
+    let mut iterations = (FIRST_ROUND * FEW_NODES.max(nodes) / (nodes * nodes)).clamp(20, 400);
     let (mut next_proof, mut idle, mut waited) = (0, 0, None);
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
