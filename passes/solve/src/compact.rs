@@ -46,16 +46,19 @@ pub(crate) fn compact(
     let model = Model::coarse(request.graph, addresses.alignment, grain);
     let limits = (floor, request.budget.max(bound));
     let origin = best.clone();
-    for seed in (request.seed..).take(STARTS) {
-        let mut joint = Joint::new(request.graph, (&model, grain), &origin, limits, seed);
-        let calm = joint.calm(CALM.0, &clock.part(CALM.1));
-        let Some(start) = packed(calm, &origin) else { continue };
-        tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
-        // By turns the lowest layout so far goes on, and a new order gets its chance.
-        let go_on = seed % 2 == 1 && best.height() < start.height();
-        let from = if go_on { &best } else { &start };
-        let mut joint = Joint::new(request.graph, (&model, grain), from, limits, seed);
-        keep_lower(&mut best, start);
+    for (attempt, seed) in (request.seed..).take(STARTS).enumerate() {
+        let joint = |from: &Plan| Joint::new(request.graph, (&model, grain), from, limits, seed);
+        // By turns a new order gets its chance, and the lowest layout so far goes on.
+        let mut joint = if attempt % 2 == 0 {
+            let calm = joint(&origin).calm(CALM.0, &clock.part(CALM.1));
+            let Some(start) = packed(calm, &origin) else { continue };
+            tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
+            let joint = joint(&start);
+            keep_lower(&mut best, start);
+            joint
+        } else {
+            joint(&best)
+        };
         if done(&best) {
             break;
         }
