@@ -38,8 +38,9 @@ const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 const FAR: u64 = 100;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
 pub(crate) const SMALL: usize = 500;
-/// The share of the time left for a bound in the given order.
+/// The share of the time left for a bound in the given order, and what it takes per node, at least.
 const ORDER_SHARE: f64 = 0.06;
+const ORDER_TIME_PER_NODE: Duration = Duration::from_micros(250);
 /// The share of the time left for a proof that nothing comes after but repair.
 const ALONE: f64 = 0.95;
 /// While no plan is found, one part in so many of the time so far may go to chains of cuts: they may find one, or prove that there is none.
@@ -139,6 +140,9 @@ fn in_given_order(task: &mut Task) {
         return;
     }
     let limit = task.clock.left().mul_f64(ORDER_SHARE);
+    if limit < ORDER_TIME_PER_NODE * task.model.len() as u32 {
+        return;
+    }
     let bound = fixed_order(task.request.graph, task.request.budget, task.programs(limit));
     tracing::info!(?bound, milliseconds = task.clock.elapsed().as_millis() as u64, "in the given order");
     task.in_given_order = (!bound.infeasible).then_some(bound.time);
