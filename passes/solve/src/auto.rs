@@ -270,23 +270,24 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
     let at = sets.first().map(|set| set.at);
     let first = sets.first().cloned();
     let mut starts = Vec::new();
+    // Where not one of these fits, more of the same will not, as far as there is an answer without them.
+    let worth_it = |task: &Task| task.has_plan() || task.plan.is_none();
     for per_mille in [10, 30, 70, 0] {
         for set in &sets {
             starts.extend(replayed(task, set));
         }
-        if per_mille == 0 || task.is_settled() || !cuts_fit(task) {
+        if per_mille == 0 || task.is_settled() || !cuts_fit(task) || !worth_it(task) {
             break;
         }
         let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
         let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
         sets = at.map_or_else(Vec::new, |at| held_at(task.request.graph, budget, at, time));
     }
-    // Where not one of these fitted, more of the same will not.
-    let worth_it = gap_is_large(task) && (task.has_plan() || task.plan.is_none());
-    if let Some(at) = at.filter(|_| worth_it) {
+    let far = gap_is_large(task) && worth_it(task);
+    if let Some(at) = at.filter(|_| far) {
         starts.extend(nearby_cuts(task, at));
     }
-    if let Some(set) = first.filter(|_| worth_it) {
+    if let Some(set) = first.filter(|_| far) {
         let order = (0..task.model.len() as u32).collect();
         let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
         let clock = task.clock.part(WAITING);
