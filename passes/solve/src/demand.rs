@@ -44,7 +44,7 @@ const CHAIN: usize = 64;
 const DEAREST: u64 = 4;
 
 /// A plan within the budget by one of the attempts, which are numbered from 0 on and get more and more random. Whatever fits is
-/// offered at once: to clean it up takes a third of the time again.
+/// offered at once: to clean it up takes up to a third of the time again.
 pub(crate) fn makeshift(
     model: &Model,
     budget: i64,
