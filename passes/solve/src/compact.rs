@@ -19,8 +19,10 @@ use crate::request::{Addresses, Plan, Request};
 const MOST_RUNS: usize = 3000;
 /// Attempts, each with a calm order, one after the other: from some of them layouts are found at once, from others never.
 const STARTS: usize = 64;
-/// Moves that calm the order before, and the share of the time for them.
-const CALM: (u64, f64) = (100_000, 0.3);
+/// Moves that calm the order before the first of them, and at most: twice as many each time.
+const CALM: (u64, u64) = (12_500, 100_000);
+/// The most that grains are off, one byte in so many.
+const LOST: u64 = 200;
 /// The share of the usual effort for packing each order as it is.
 const PACKINGS: u64 = 4;
 
@@ -50,7 +52,7 @@ pub(crate) fn compact(
         let joint = |from: &Plan| Joint::new(request.graph, (&model, grain), from, limits, seed);
         // By turns a new order gets its chance, and the lowest layout so far goes on.
         let mut joint = if attempt % 2 == 0 {
-            let calm = joint(&origin).calm(CALM.0, &clock.part(CALM.1));
+            let calm = joint(&origin).calm((CALM.0 << (attempt / 2)).min(CALM.1), clock);
             let Some(start) = packed(calm, &origin) else { continue };
             tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
             let joint = joint(&start);
@@ -62,11 +64,20 @@ pub(crate) fn compact(
         if done(&best) {
             break;
         }
-        let reached = joint.lower(|peak| goal(Bytes(peak)).0, clock);
-        // Sizes in grains are a little off: then a peak may be above the limit.
-        let found = joint.plan(request.graph, &origin).filter(|plan| plan.trace.peak <= limit);
-        let Some(found) = found else { continue };
-        tracing::debug!(seed, reached, height = found.height().0, peak = found.trace.peak.0, "compacted");
+        // Sizes in grains are a little off: then a peak may be above the limit, and what is low enough in grains may not be in
+        // bytes. The goal falls by what is missing.
+        let mut missing = 0;
+        let found = loop {
+            let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missing), clock);
+            let Some(found) = joint.plan(request.graph, &origin) else { break None };
+            let (height, peak) = (found.height().0, found.trace.peak.0);
+            tracing::debug!(seed, reached, height, peak, missing, "compacted");
+            if !reached || missing > origin.height().0 / LOST || done(&found) {
+                break Some(found);
+            }
+            missing += height - goal(found.trace.peak).0;
+        };
+        let Some(found) = found.filter(|plan| plan.trace.peak <= limit) else { continue };
         // Where the search had too little time for its own layout, the packer may do better with its order.
         let again = packed(found.sequence.clone(), &origin);
         keep_lower(&mut best, found);
