@@ -19,7 +19,7 @@ use crate::request::{Addresses, Plan, Request};
 const MOST_RUNS: usize = 3000;
 /// Attempts, each with a calm order, one after the other: from some of them layouts are found at once, from others never.
 const STARTS: usize = 64;
-/// Moves that calm the order before the first of them, and at most: twice as many each time.
+/// Moves that calm the order before the first of them, so that it comes soon, and before the others.
 const CALM: (u64, u64) = (12_500, 100_000);
 /// The most that grains are off, one byte in so many.
 const LOST: u64 = 200;
@@ -52,7 +52,7 @@ pub(crate) fn compact(
         let joint = |from: &Plan| Joint::new(request.graph, (&model, grain), from, limits, seed);
         // By turns a new order gets its chance, and the lowest layout so far goes on.
         let mut joint = if attempt % 2 == 0 {
-            let calm = joint(&origin).calm((CALM.0 << (attempt / 2)).min(CALM.1), clock);
+            let calm = joint(&origin).calm(if attempt == 0 { CALM.0 } else { CALM.1 }, clock);
             let Some(start) = packed(calm, &origin) else { continue };
             tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
             let joint = joint(&start);
