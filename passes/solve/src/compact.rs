@@ -65,7 +65,7 @@ pub(crate) fn compact(
             break;
         }
         // Sizes in grains are a little off: then a peak may be above the limit, and what is low enough in grains may not be in
-        // bytes. The goal falls by what is missing.
+        // bytes. The goal falls by what is missing, a grain at least.
         let mut missing = 0;
         let found = loop {
             let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missing), clock);
@@ -75,7 +75,7 @@ pub(crate) fn compact(
             if !reached || missing > origin.height().0 / LOST || done(&found) {
                 break Some(found);
             }
-            missing += height - goal(found.trace.peak).0;
+            missing += height.saturating_sub(goal(found.trace.peak).0).max(grain.0);
         };
         let Some(found) = found.filter(|plan| plan.trace.peak <= limit) else { continue };
         // Where the search had too little time for its own layout, the packer may do better with its order.
