@@ -21,7 +21,7 @@ const MOST_RUNS: usize = 3000;
 const STARTS: usize = 64;
 /// Moves that calm the order before the first of them, so that it comes soon, and before the others.
 const CALM: (u64, u64) = (12_500, 100_000);
-/// The most that grains are off, one byte in so many.
+/// For what grains are off the goal falls by one byte in so many, or by one step more.
 const LOST: u64 = 200;
 /// The share of the usual effort for packing each order as it is.
 const PACKINGS: u64 = 4;
