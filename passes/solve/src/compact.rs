@@ -5,7 +5,7 @@
 //! belongs to the plan, which is passed on with it. Packing the order that it ends in by itself seldom finds one as low, but costs little
 //! and is tried, too. Where sizes are nearly multiples of one number, the search counts in that.
 //!
-//! Everything is counted, the clock only stops. The arena never grows. Not here: plans of another time ([`crate::packed`]).
+//! Everything is counted, the clock only stops. The arena never grows. Not here: plans of another time ([`crate::relieve`], [`crate::packed`]).
 
 use rk_plan::arena::{Arena, pack_to};
 use rk_plan::{Bytes, Sequence, judge};
@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::request::{Addresses, Plan, Request};
 
 /// Larger plans are left alone: they are steps of training, which pack by themselves.
-const MOST_RUNS: usize = 3000;
+pub(crate) const MOST_RUNS: usize = 3000;
 /// Attempts, each with a calm order, one after the other: from some of them layouts are found at once, from others never.
 const STARTS: usize = 64;
 /// Moves that calm the order before the first of them, so that it comes soon, and before the others.

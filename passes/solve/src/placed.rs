@@ -2,6 +2,8 @@
 //!
 //! 1. Pack the best plan as it is, and others of the same time, until an arena is *near* its peak: at most a hundredth above.
 //! 2. Else move its runs and buffers at once ([`crate::compact`]).
+//! 3. If that does not do, let others run again, too ([`crate::relieve`]), for a hundredth of the time of all nodes once at most. No
+//!    plan that is proven to be the fastest is given away for that, and one with little left to prove for little.
 //!
 //! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
 //! is over packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest, and
@@ -9,11 +11,12 @@
 
 use std::time::Duration;
 
-use rk_plan::Bytes;
 use rk_plan::arena::{Arena, pack_with};
+use rk_plan::{Bytes, Time};
 
 use crate::clock::Clock;
-use crate::compact::compact;
+use crate::compact::{MOST_RUNS, compact};
+use crate::relieve::Relief;
 use crate::request::{Addresses, Outcome, Plan, Request, Status};
 use crate::task::Task;
 
@@ -30,6 +33,19 @@ pub struct Spare {
 const AGAIN: u32 = 2;
 /// ... or this share of the spare time, if that is more.
 const KEPT: f64 = 0.15;
+
+/// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, ...
+const FIRST: f64 = 0.3;
+/// ... and then, if its arena is above what is near by less than this, ...
+const HOPEFUL: f64 = 0.005;
+/// ... by other seeds.
+const LONGER: f64 = 0.6;
+const OTHER_SEEDS: u64 = 64;
+/// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
+/// nodes once, ...
+const DEARER: u64 = 100;
+/// ... and of what is not proven.
+const UNPROVEN: u64 = 3;
 
 /// The largest arena that is near a peak: a hundredth above it.
 pub(crate) fn near(peak: Bytes) -> Bytes {
@@ -48,7 +64,14 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
     if let Some(same) = early.clone().filter(|early| early.trace.time == plan.trace.time) {
         return Outcome { plan: Some(same), ..outcome };
     }
-    let found = placed(request, plan, &outcome.others, addresses, &Clock::new(limit));
+    let found = placed(
+        request,
+        plan,
+        &outcome.others,
+        affordable(request, plan, outcome.lower_bound),
+        addresses,
+        &Clock::new(limit),
+    );
     let Some(early) = early.filter(|early| is_near(early) && !is_near(&found)) else {
         return Outcome { plan: Some(found), ..outcome };
     };
@@ -58,8 +81,21 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
     outcome
 }
 
-/// A plan, or another one of its time, with addresses.
-fn placed(request: &Request, plan: &Plan, others: &[Plan], addresses: Addresses, clock: &Clock) -> Plan {
+/// The time of a plan that may stand in for a faster one.
+fn affordable(request: &Request, plan: &Plan, bound: Time) -> Time {
+    let gap = plan.trace.time.0.saturating_sub(bound.0);
+    Time(plan.trace.time.0.saturating_add((request.graph.total_time().0 / DEARER).min(gap / UNPROVEN)))
+}
+
+/// A plan, another one of its time, or a slower one that takes less than `most`, with addresses.
+fn placed(
+    request: &Request,
+    plan: &Plan,
+    others: &[Plan],
+    most: Time,
+    addresses: Addresses,
+    clock: &Clock,
+) -> Plan {
     let Addresses { alignment, effort } = addresses;
     let pack = |plan: &Plan| {
         let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
@@ -77,7 +113,19 @@ fn placed(request: &Request, plan: &Plan, others: &[Plan], addresses: Addresses,
         }
     }
     let floor = best.trace.peak;
-    compact(request, best, addresses, floor, near, clock)
+    if best.sequence.0.len() > MOST_RUNS || most <= best.trace.time {
+        return compact(request, best, addresses, floor, near, clock);
+    }
+    let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
+    let off = |plan: &Plan| plan.height().0 as f64 / near(plan.trace.peak).0 as f64 - 1.0;
+    if !is_near(&best) && off(&best) < HOPEFUL {
+        let again = Request { seed: request.seed.wrapping_add(OTHER_SEEDS), ..request.clone() };
+        best = compact(&again, best, addresses, floor, near, &clock.part(LONGER));
+    }
+    if is_near(&best) || clock.expired() {
+        return best;
+    }
+    Relief { request, addresses, most, floor }.plan(&best, others, near, clock).unwrap_or(best)
 }
 
 /// Packs the best plan of a search whose time is over. Until when the search may go on, if it may.
@@ -85,7 +133,14 @@ pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
     let Spare { time, addresses } = task.spare.take()?;
     let plan = task.plan.as_ref()?;
     let clock = Clock::new(time);
-    let early = placed(task.request, plan, task.others(), addresses, &clock);
+    let early = placed(
+        task.request,
+        plan,
+        task.others(),
+        affordable(task.request, plan, task.goal()),
+        addresses,
+        &clock,
+    );
     let took = clock.elapsed();
     let left = clock.left().checked_sub((took * AGAIN).max(time.mul_f64(KEPT))).filter(|_| is_near(&early));
     tracing::debug!(?took, ?left, near = is_near(&early), "packed early");
@@ -126,7 +181,7 @@ mod tests {
         let request = Request { solver: Solver::KeepAll, ..Request::new(&graph, budget) };
         let mut outcome = solve(&request);
         let plan = outcome.plan.clone().expect("the budget is the peak");
-        let found = placed(&request, &plan, &[], addresses, &Clock::new(Duration::ZERO));
+        let found = placed(&request, &plan, &[], plan.trace.time, addresses, &Clock::new(Duration::ZERO));
         assert!(!is_near(&found), "it packs by itself");
         let slower = |arena: Option<Arena>| {
             let mut slower = Plan { arena, ..plan.clone() };

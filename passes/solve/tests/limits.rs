@@ -164,9 +164,13 @@ fn other_orders_of_the_same_runs_lower_an_arena() {
             [Duration::ZERO, Duration::from_secs(20)].map(|limit| packed(limit).expect("a plan"));
         let [first, arena] = [&before, &after].map(|plan| plan.arena.clone().expect("packed"));
         assert_eq!(check_no_overlap(&arena), Ok(()));
-        // The same runs at the same cost, still within the budget; and the layout travels as its offsets.
+        // Still legal and within the budget; and the layout travels as its offsets.
         assert_eq!(judge(&graph, &after.sequence), Ok(after.trace.clone()));
-        assert!(after.trace.time == plan.trace.time && after.trace.peak <= request.budget, "seed {seed}");
+        // A little more of it if that takes the arena near the peak.
+        let more = after.trace.time.0 - plan.trace.time.0;
+        let near = arena.size.0 * 100 <= arena.lower_bound.0 * 101;
+        assert!(more == 0 || (near && more * 100 <= graph.total_time().0), "seed {seed}: {more}");
+        assert!(after.trace.peak <= request.budget, "seed {seed}");
         let again = placed_at(&graph, &after.sequence, &after.trace, Bytes(1), &arena.offsets());
         assert_eq!(again.as_ref(), Ok(&arena), "seed {seed}");
         assert!(arena.size <= first.size || arena.size.0 * 100 <= arena.lower_bound.0 * 101, "seed {seed}");
