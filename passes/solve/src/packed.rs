@@ -15,7 +15,8 @@
 //! logical peak, which no arena beats. How the time is shared depends on the given order: where that packs without loss, as steps
 //! of training do, nearly all of it goes to the first attempt; elsewhere the room that a layout needs has to be found out first.
 //!
-//! Source: planner.md of the project, section 11. Not here: runs that are added or left out for the sake of a layout ([`crate::relieve`], which so far only [`crate::placed`] uses).
+//! Source: planner.md of the project, section 11. Not here: runs that are added or left out for the sake of a layout
+//! ([`crate::relieve`], which so far only [`crate::placed`] uses).
 
 use std::time::Duration;
 
