@@ -3,7 +3,7 @@
 //! 1. Pack the best plan as it is, and others of the same time, until an arena is *near* its peak: at most a hundredth above.
 //! 2. Else move its runs and buffers at once ([`crate::compact`]).
 //! 3. If that does not do, let others run again, too ([`crate::relieve`]), for a hundredth of the time of all nodes once at most. No
-//!    plan that is proven to be the fastest is given away for that, and one with little left to prove for little.
+//!    plan that is proven to be the fastest by then is given away for that, and one with little left to prove for little.
 //!
 //! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
 //! is over packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest, and
@@ -118,14 +118,25 @@ fn placed(
     }
     let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
     let off = |plan: &Plan| plan.height().0 as f64 / near(plan.trace.peak).0 as f64 - 1.0;
+    let again = Request { seed: request.seed.wrapping_add(OTHER_SEEDS), ..request.clone() };
     if !is_near(&best) && off(&best) < HOPEFUL {
-        let again = Request { seed: request.seed.wrapping_add(OTHER_SEEDS), ..request.clone() };
         best = compact(&again, best, addresses, floor, near, &clock.part(LONGER));
     }
     if is_near(&best) || clock.expired() {
         return best;
     }
-    Relief { request, addresses, most, floor }.plan(&best, others, near, clock).unwrap_or(best)
+    match (Relief { request, addresses, most, floor }).plan(&best, others, near, clock) {
+        Some(slower) => {
+            tracing::info!(
+                time = slower.trace.time.0,
+                faster = best.trace.time.0,
+                "the faster plan does not pack"
+            );
+            slower
+        }
+        // There may be nothing to evict for so little time.
+        None => compact(&again, best, addresses, floor, near, clock),
+    }
 }
 
 /// Packs the best plan of a search whose time is over. Until when the search may go on, if it may.
