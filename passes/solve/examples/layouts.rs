@@ -3,11 +3,11 @@
 //!
 //! ```text
 //! rk-plan GRAPH.json --budget 80% --schedule PLAN.json
-//! layouts GRAPH.json PLAN.json [--seconds S] [--seeds FROM-TO] [--alignment BYTES] [--budget BYTES]
+//! layouts GRAPH.json PLAN.json [--seconds S] [--seeds FROM-TO] [--alignment BYTES] [--budget BYTES] [--same-time]
 //! ```
 //!
 //! One line per seed: arena, peak, their ratio, and seconds. Runs may move, so the peak may become another one, up to `--budget BYTES`
-//! (by default the plan's own).
+//! (by default the plan's own). With `--same-time` none is added, as where a plan is proven to be the fastest.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use rk_solve::{Addresses, Record, Request, Solver, with_addresses};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (mut paths, mut seconds, mut seeds, mut alignment, mut budget) = (Vec::new(), 2.0, 0..1, None, None);
+    let mut same_time = false;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(format!("{arg} needs a value"));
@@ -25,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--seconds" => seconds = value()?.parse()?,
             "--alignment" => alignment = Some(value()?.parse()?),
             "--budget" => budget = Some(value()?.parse()?),
+            "--same-time" => same_time = true,
             "--seeds" => {
                 let text = value()?;
                 let (from, to) = text.split_once('-').ok_or("seeds are FROM-TO")?;
@@ -47,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let record = Record {
         plan: Some((Solver::Local, sequence)),
         offsets: None,
-        lower_bound: graph.total_time(),
+        lower_bound: if same_time { trace.time } else { graph.total_time() },
         fixed_order: false,
         infeasible_below: least,
         peak_holder,

@@ -23,7 +23,7 @@ pub(crate) struct Item {
 }
 
 /// A placed item, for fast looking: in order of `low`.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Placed {
     low: u64,
     high: u64,
@@ -52,9 +52,14 @@ pub(crate) struct Shelf {
     /// How often each item found no hole, and each two were in each other's way.
     refused: Vec<u64>,
     met: Vec<u16>,
-    /// The ends of what lives with the item at hand, and its weights.
+    /// Those that live with the item at hand, so many; and their ends and weights.
+    around: Vec<Placed>,
+    alive: usize,
     lows: Vec<(u64, u64)>,
     highs: Vec<(u64, u64)>,
+    /// How many starts lie before each slot, and the heights there.
+    rank: Vec<u32>,
+    tops: Vec<u64>,
 }
 
 impl Shelf {
@@ -121,10 +126,37 @@ impl Shelf {
         if up {
             self.turn(height);
         }
-        self.restack();
+        self.sink();
         if up {
             self.turn(height);
         }
+    }
+
+    /// Puts the placed items as low as they go without passing each other.
+    fn sink(&mut self) {
+        // Items that meet do so where one of them starts, so heights are needed only there.
+        let last = self.placed.iter().map(|placed| placed.end).max().unwrap_or(0) as usize;
+        self.rank.clear();
+        self.rank.resize(last + 2, 0);
+        self.placed.iter().for_each(|placed| self.rank[placed.start as usize + 1] = 1);
+        let mut count = 0;
+        for rank in &mut self.rank {
+            count += *rank;
+            *rank = count;
+        }
+        self.tops.clear();
+        self.tops.resize(count as usize, 0);
+        for placed in &mut self.placed {
+            let from = self.rank[placed.start as usize] as usize;
+            let to = self.rank[placed.end as usize + 1] as usize;
+            let tops = &mut self.tops[from..to];
+            let size = placed.high - placed.low;
+            placed.low = tops.iter().copied().max().unwrap_or(0);
+            placed.high = placed.low + size;
+            tops.fill(placed.high);
+            self.items[placed.item as usize].offset = placed.low;
+        }
+        self.placed.sort_unstable_by_key(|placed| (placed.low, placed.item));
     }
 
     /// Turns the placed items upside down, below a height.
@@ -183,7 +215,8 @@ impl Shelf {
             return false;
         }
         let Item { size, start, end, .. } = self.items[item as usize];
-        if let Some(offset) = self.hole(item, height, random) {
+        self.look_around(item);
+        if let Some(offset) = self.hole(size, height, random) {
             self.put(item, offset);
             return true;
         }
@@ -216,13 +249,27 @@ impl Shelf {
         let at = random.random_range(0..self.placed.len().max(1));
         let Some(Placed { item, low, .. }) = self.placed.get(at).copied() else { return };
         self.placed.remove(at);
-        let offset = self.hole(item, height, random).unwrap_or(low);
+        self.look_around(item);
+        let offset = self.hole(self.items[item as usize].size, height, random).unwrap_or(low);
         self.put(item, offset);
     }
 
-    /// The tightest hole or, half of the time, any; nothing is in the way there.
-    fn hole(&self, item: u32, height: u64, random: &mut ChaCha8Rng) -> Option<u64> {
-        let Item { size, start, end, .. } = self.items[item as usize];
+    /// Finds the placed ones that live with an item, from the floor up.
+    fn look_around(&mut self, item: u32) {
+        let Item { start, end, .. } = self.items[item as usize];
+        if self.around.len() < self.placed.len() {
+            self.around.resize(self.placed.len(), Placed::default());
+        }
+        // Which they are is hard to foresee, so there is no branch for that.
+        self.alive = 0;
+        for other in &self.placed {
+            self.around[self.alive] = *other;
+            self.alive += usize::from(other.lives_with(start, end));
+        }
+    }
+
+    /// The tightest hole of those around or, half of the time, any; nothing is in the way there.
+    fn hole(&self, size: u64, height: u64, random: &mut ChaCha8Rng) -> Option<u64> {
         let any = random.random_bool(ANY);
         let (mut top, mut best, mut least, mut seen) = (0, None, u64::MAX, 0u32);
         let mut look = |from: u64, top: u64| {
@@ -236,34 +283,35 @@ impl Shelf {
                 }
             }
         };
-        for other in &self.placed {
-            let alive = other.lives_with(start, end);
-            if alive & (other.low >= top + size) {
-                look(other.low, top);
-            }
-            top = top.max(if alive { other.high } else { 0 });
+        for other in &self.around[..self.alive] {
+            look(other.low, top);
+            top = top.max(other.high);
         }
         look(height, top);
         best
     }
 
-    /// Where the least weight is in the way; ties at random.
+    /// Where the least weight is in the way of an item that was looked around from; ties at random.
     fn cheapest(&mut self, item: u32, height: u64, random: &mut ChaCha8Rng) -> u64 {
-        let Item { size, start, end, .. } = self.items[item as usize];
+        let size = self.items[item as usize].size;
         let rows = self.met.len().isqrt();
         let met = &self.met[self.row[item as usize] as usize * rows..][..rows];
-        self.lows.resize(self.placed.len(), (0, 0));
-        self.highs.resize(self.placed.len(), (0, 0));
-        let mut count = 0;
-        for other in &self.placed {
+        self.lows.clear();
+        self.highs.clear();
+        for other in &self.around[..self.alive] {
             let met = met[self.row[other.item as usize] as usize];
             let weight = 1 + self.refused[other.item as usize] + u64::from(met);
-            (self.lows[count], self.highs[count]) = ((other.low, weight), (other.high, weight));
-            count += usize::from(other.lives_with(start, end));
+            self.lows.push((other.low, weight));
+            // Nearly in order: what ends higher and began lower is soon passed.
+            let end = (other.high, weight);
+            let mut at = self.highs.len();
+            self.highs.push(end);
+            while at > 0 && self.highs[at - 1] > end {
+                self.highs[at] = self.highs[at - 1];
+                at -= 1;
+            }
+            self.highs[at] = end;
         }
-        self.lows.truncate(count);
-        self.highs.truncate(count);
-        self.highs.sort_unstable();
         lightest(&mut self.lows, &mut self.highs, size, height - size, |ties| random.random_range(0..ties))
     }
 
@@ -306,11 +354,13 @@ mod tests {
             let mut shelf = Shelf { items: items.clone(), ..Shelf::default() };
             shelf.settle();
             let mut random = ChaCha8Rng::seed_from_u64(1);
-            assert_eq!(shelf.hole(3, 35, &mut random), None);
+            shelf.look_around(3);
+            assert_eq!(shelf.hole(10, 35, &mut random), None);
             shelf.gather(35, up);
             let offsets = shelf.items.iter().map(|item| item.offset).collect::<Vec<_>>();
             assert_eq!(offsets, if up { [15, 25, 30, WAITS] } else { [0, 10, 10, WAITS] });
-            assert!(shelf.hole(3, 35, &mut random).is_some());
+            shelf.look_around(3);
+            assert!(shelf.hole(10, 35, &mut random).is_some());
         }
     }
 }
