@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::greedy as first_plan;
 use crate::model::Model;
 use crate::order::list_schedules;
-use crate::placed::pack_early;
+use crate::placed::{is_time_to_pack, pack_early};
 use crate::search::{Best, Search};
 use crate::solver::Solver;
 use crate::task::Task;
@@ -103,7 +103,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         if task.is_settled() {
             break;
         }
-        if clock.expired() {
+        if clock.expired() || is_time_to_pack(task) {
             let Some(longer) = pack_early(task) else { break };
             (task.clock, clock) = (longer, longer);
         }

@@ -6,7 +6,7 @@
 //!    plan that is proven to be the fastest by then is given away for that, and one with little left to prove for little.
 //!
 //! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
-//! is over packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest, and
+//! is over, or that found no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest, and
 //! what it finds then is packed in what is left. A faster plan whose arena is not near does not replace one whose arena is.
 
 use std::time::Duration;
@@ -29,6 +29,8 @@ pub struct Spare {
     pub addresses: Addresses,
 }
 
+/// A search may as well pack when its best plan was found in the first of so many parts of its time so far.
+const STALE: u32 = 3;
 /// For a plan that is packed once more, so many times as long as it took are kept, ...
 const AGAIN: u32 = 2;
 /// ... or this share of the spare time, if that is more.
@@ -139,11 +141,18 @@ fn placed(
     }
 }
 
-/// Packs the best plan of a search whose time is over. Until when the search may go on, if it may.
+/// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for
+/// addresses than for the rest of the search.
+pub(crate) fn is_time_to_pack(task: &Task) -> bool {
+    task.spare.is_some_and(|spare| spare.time >= task.clock.left()) && task.is_stale(STALE)
+}
+
+/// Packs the best plan of a search whose time is over, or that found no better one for long, in all the time there is. Until when the
+/// search may go on, if it may.
 pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
     let Spare { time, addresses } = task.spare.take()?;
     let plan = task.plan.as_ref()?;
-    let clock = Clock::new(time);
+    let clock = Clock::new(time + task.clock.left());
     let early = placed(
         task.request,
         plan,

@@ -29,14 +29,15 @@ use crate::request::{Addresses, Plan, Request};
 /// Below this share of the limit memory counts as empty.
 const SHARE: f64 = 0.9;
 /// Plans to begin with, besides the one whose layout is too high.
-const BASES: usize = 4;
+const BASES: usize = 24;
 /// Moves that calm the order of each of those.
 const CALM: u64 = 12_500;
 /// The most evictions from one plan.
 const EVICTIONS: usize = 100;
 /// An arena that is off by one in so many takes all the time that is allowed.
 const OFF: f64 = 50.0;
-/// The share of the time left for each layout.
+/// The share of the time left for evictions, and for each layout.
+const FRONT: f64 = 0.2;
 const PART: f64 = 0.5;
 
 /// What plans have to keep to.
@@ -61,7 +62,7 @@ impl Relief<'_> {
         let arena = plan.arena.as_ref()?;
         let limit = goal(arena.lower_bound);
         let off = (arena.size.0 as f64 / limit.0.max(1) as f64 - 1.0) * OFF;
-        let front = self.front(plan, others, limit, clock);
+        let front = self.front(plan, others, limit, &clock.part(FRONT));
         tracing::debug!(plans = front.len(), off, "evicted");
         let (mut low, mut high, mut best) = (0, front.len(), None);
         let mut at = ((high as f64 * off).ceil() as usize).clamp(1, high.max(1));

@@ -30,6 +30,8 @@ pub(crate) struct Task<'a> {
     pub(crate) base_time: u64,
     pub(crate) clock: Clock,
     pub(crate) plan: Option<Plan>,
+    /// When the best plan was found.
+    found_after: Duration,
     /// No plan but a makeshift has been offered.
     makeshift: bool,
     /// Other plans within the budget, fastest first.
@@ -76,6 +78,7 @@ impl<'a> Task<'a> {
             base_time: base_time.0,
             clock: Clock::new(request.time_limit),
             plan: None,
+            found_after: Duration::ZERO,
             makeshift: false,
             others: Vec::new(),
             bound: base_time,
@@ -132,6 +135,11 @@ impl<'a> Task<'a> {
         self.plan.as_ref().map(|plan| plan.trace.time.0)
     }
 
+    /// Whether so many parts of the time so far have passed since the best plan was found, but for one.
+    pub(crate) fn is_stale(&self, parts: u32) -> bool {
+        self.has_plan() && self.clock.elapsed() >= self.found_after.saturating_mul(parts)
+    }
+
     /// Whether there is a plan that is more than a makeshift.
     pub(crate) fn has_plan(&self) -> bool {
         self.plan.is_some() && !self.makeshift
@@ -169,6 +177,7 @@ impl<'a> Task<'a> {
             if let Some(before) = self.plan.replace(plan) {
                 self.keep(before);
             }
+            self.found_after = self.clock.elapsed();
             self.note_progress();
         } else if trace.peak <= self.request.budget
             && self.plan.as_ref().is_some_and(|best| best.sequence != sequence)
