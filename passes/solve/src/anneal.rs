@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::line::Line;
 use crate::model::Model;
 
+pub(crate) mod ease;
 mod moves;
 
 /// An annealing that can be continued.
@@ -40,6 +41,15 @@ pub(crate) struct Annealing<'m> {
     marks: Vec<u64>,
     mark: u64,
     group: Vec<u32>,
+}
+
+/// What a move leads to.
+struct Proposal {
+    /// Where a reordering begins, if it is one.
+    from: Option<usize>,
+    cost: u64,
+    excess: i128,
+    refused: bool,
 }
 
 enum Change {
@@ -118,33 +128,44 @@ impl<'m> Annealing<'m> {
                 }
                 fitting = 0;
             }
-            let (cost, excess) = (self.line.cost(), self.line.excess());
-            let from = self.propose(recompute);
-            if from.is_none() && self.journal.is_empty() {
-                continue;
-            }
-            let then = from.map_or(self.line.excess(), |from| self.line.tried(from));
-            let now = self.line.cost();
-            let rise = self.energy(now, then, self.weight) - self.energy(cost, excess, self.weight);
-            let refused = rise > 0.0 && self.random.random::<f64>() >= (-rise / temperature).exp();
-            let better = !refused && self.is_better(now, then);
-            if refused || (self.unsaved && !better) {
+            let fit = self.line.excess() == 0;
+            let Some(next) = self.proposed(recompute, temperature) else { continue };
+            let better = !next.refused && self.is_better(next.cost, next.excess);
+            if next.refused || (self.unsaved && !better) {
                 self.undo();
-                if !refused {
+                if !next.refused {
                     // The way from here is open the next time.
                     self.save();
                 }
-                fitting += u64::from(excess == 0);
+                fitting += u64::from(fit);
                 continue;
             }
-            self.journal.clear();
-            if let Some(from) = from {
-                self.line.accept(from, then);
-            }
-            fitting += u64::from(then == 0);
+            self.accept(&next);
+            fitting += u64::from(next.excess == 0);
             if better {
-                (self.best_cost, self.best_excess, self.unsaved) = (now, then, true);
+                (self.best_cost, self.best_excess, self.unsaved) = (next.cost, next.excess, true);
             }
+        }
+    }
+
+    /// A random move, and whether it is taken at a temperature; `None` if there is none. A reordering is not made yet.
+    fn proposed(&mut self, recompute: bool, temperature: f64) -> Option<Proposal> {
+        let (cost, excess) = (self.line.cost(), self.line.excess());
+        let from = self.propose(recompute);
+        if from.is_none() && self.journal.is_empty() {
+            return None;
+        }
+        let then = from.map_or(self.line.excess(), |from| self.line.tried(from));
+        let now = self.line.cost();
+        let rise = self.energy(now, then, self.weight) - self.energy(cost, excess, self.weight);
+        let refused = rise > 0.0 && self.random.random::<f64>() >= (-rise / temperature).exp();
+        Some(Proposal { from, cost: now, excess: then, refused })
+    }
+
+    fn accept(&mut self, next: &Proposal) {
+        self.journal.clear();
+        if let Some(from) = next.from {
+            self.line.accept(from, next.excess);
         }
     }
 

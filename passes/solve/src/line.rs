@@ -241,6 +241,16 @@ impl<'m> Line<'m> {
         (from..to).map(|place| self.over(place)).max().unwrap_or(i64::MIN)
     }
 
+    /// The greatest memory at any step.
+    pub(crate) fn peak(&self) -> i64 {
+        self.level.iter().copied().max().unwrap_or(0)
+    }
+
+    /// At how many steps memory exceeds the budget.
+    pub(crate) fn steps_over(&self) -> usize {
+        self.level.iter().filter(|&&level| level > self.budget).count()
+    }
+
     /// Whether nobody reads what a run makes, and its node runs at another time too.
     pub(crate) fn is_dead(&self, run: u32) -> bool {
         let node = self.node[run as usize];
@@ -297,6 +307,11 @@ impl<'m> Line<'m> {
             before += tried.leaves;
         }
         self.excess - now + then
+    }
+
+    /// The greatest memory at a step of what was tried.
+    pub(crate) fn trial_peak(&self) -> i64 {
+        self.tried.iter().map(|tried| tried.before + tried.here).max().unwrap_or(0)
     }
 
     /// Makes what was tried; `excess` is what [`Line::tried`] said.

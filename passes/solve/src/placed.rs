@@ -37,12 +37,12 @@ const AGAIN: u32 = 2;
 const KEPT: f64 = 0.15;
 
 /// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, ...
-const FIRST: f64 = 0.3;
+const FIRST: f64 = 0.2;
 /// ... and then, if its arena is above what is near by less than this, ...
 const HOPEFUL: f64 = 0.005;
 /// ... by other seeds.
 const LONGER: f64 = 0.6;
-const OTHER_SEEDS: u64 = 64;
+const OTHER_SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
 const DEARER: u64 = 100;
@@ -115,30 +115,24 @@ fn placed(
         }
     }
     let floor = best.trace.peak;
-    if best.sequence.0.len() > MOST_RUNS || most <= best.trace.time {
+    let time = best.trace.time;
+    if best.sequence.0.len() > MOST_RUNS || most <= time {
         return compact(request, best, addresses, floor, near, clock);
     }
-    let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
-    let off = |plan: &Plan| plan.height().0 as f64 / near(plan.trace.peak).0 as f64 - 1.0;
     let again = Request { seed: request.seed.wrapping_add(OTHER_SEEDS), ..request.clone() };
-    if !is_near(&best) && off(&best) < HOPEFUL {
+    let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
+    let off = best.height().0 as f64 / near(best.trace.peak).0.max(1) as f64 - 1.0;
+    if !is_near(&best) && off < HOPEFUL {
         best = compact(&again, best, addresses, floor, near, &clock.part(LONGER));
     }
     if is_near(&best) || clock.expired() {
         return best;
     }
-    match (Relief { request, addresses, most, floor }).plan(&best, others, near, clock) {
-        Some(slower) => {
-            tracing::info!(
-                time = slower.trace.time.0,
-                faster = best.trace.time.0,
-                "the faster plan does not pack"
-            );
-            slower
-        }
-        // There may be nothing to evict for so little time.
-        None => compact(&again, best, addresses, floor, near, clock),
+    let best = (Relief { request, addresses, most }).plan(best, near, clock);
+    if best.trace.time > time {
+        tracing::info!(time = best.trace.time.0, faster = time.0, "the faster plan does not pack");
     }
+    best
 }
 
 /// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for

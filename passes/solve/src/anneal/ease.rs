@@ -1,0 +1,98 @@
+//! The other way round: as little excess as can be for a cost.
+//!
+//! The budget of the line is only a part of what there is, so that nearly every step exceeds it, and the excess tells how full memory is
+//! over the whole of a sequence. The peak stays below a roof: what would exceed it is refused. Where it falls, what counts as full falls
+//! with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and falls while fewer do.
+
+use super::{Annealing, BLOCK, COLD, HEAVY, STEP};
+use crate::clock::Clock;
+
+/// The temperature at first, in units of that of an annealing from plans that are to stay in part what they are.
+const LUKEWARM: f64 = 0.2;
+
+/// So large a share of the excess is worth all the cost that is allowed, at first; and its least weight.
+const WORTH: f64 = 0.33;
+const LIGHT: f64 = 1e-5;
+
+impl Annealing<'_> {
+    /// Lowers the excess of the best sequence, for a cost of at most `most` and a peak of at most `roof`. Ends early with the clock.
+    pub(crate) fn ease(&mut self, moves: u64, most: u64, roof: i64, clock: &Clock) {
+        self.line.reset(&self.best);
+        let usual = self.line.peak();
+        let nodes = self.line.model.len().max(1) as f64;
+        let (hot, cold) = (LUKEWARM / nodes, COLD / nodes);
+        let allowed = most.saturating_sub(self.best_cost) as f64 / self.base.max(1) as f64;
+        let excess = self.best_excess.max(1) as f64 / self.budget;
+        self.weight = (allowed / (WORTH * excess)).clamp(LIGHT, HEAVY);
+        let (mut cheap, mut temperature) = (0, hot);
+        for step in 0..moves {
+            if step % BLOCK == 0 {
+                if clock.expired() {
+                    return;
+                }
+                temperature = hot * (cold / hot).powf(step as f64 / moves as f64);
+                if step > 0 {
+                    self.weight *= if 2 * cheap > BLOCK { STEP } else { 1.0 / STEP };
+                    self.weight = self.weight.clamp(LIGHT, HEAVY);
+                }
+                cheap = 0;
+            }
+            cheap += u64::from(self.line.cost() <= most);
+            let Some(next) = self.proposed(true, temperature) else { continue };
+            let peak = match next.from {
+                Some(_) => self.line.trial_peak(),
+                None => self.line.peak(),
+            };
+            if next.refused || peak > roof {
+                self.undo();
+                continue;
+            }
+            self.accept(&next);
+            if next.cost > most || next.excess >= self.best_excess {
+                continue;
+            }
+            let lower = i128::from((usual - self.line.peak()).max(0));
+            let excess = next.excess + lower * self.line.steps_over() as i128;
+            if excess < self.best_excess {
+                (self.best_cost, self.best_excess) = (next.cost, excess);
+                self.best = self.line.sequence();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rk_plan::judge;
+
+    use super::*;
+    use crate::model::{Model, from_sequence, to_sequence};
+    use crate::synthetic::{Family, graph};
+    use crate::{Request, Solver, solve};
+    use rk_plan::{Bytes, base_trace};
+
+    #[test]
+    fn the_excess_falls_within_cost_and_peak() {
+        let mut eased = 0;
+        for seed in 0..6 {
+            let graph = graph(Family::Layered, 80, seed);
+            let budget = Bytes(base_trace(&graph).peak.0 / 3 * 2);
+            let request = Request { solver: Solver::Greedy, ..Request::new(&graph, budget) };
+            let Some(plan) = solve(&request).plan else { continue };
+            let model = Model::new(&graph);
+            let start = from_sequence(&plan.sequence);
+            let mut annealing = Annealing::new(&model, &start, budget.0 as i64 / 10 * 9, seed);
+            let before = annealing.best_excess;
+            let cost = plan.trace.time.0 + graph.total_time().0 / 100;
+            annealing.ease(20_000, cost, budget.0 as i64, &Clock::new(Duration::MAX));
+            let trace = judge(&graph, &to_sequence(&annealing.best)).expect("legal");
+            assert!(trace.time.0 <= cost && trace.time.0 == annealing.best_cost, "seed {seed}");
+            assert!(trace.peak <= budget, "seed {seed}: {} of {}", trace.peak.0, budget.0);
+            assert!(annealing.best_excess <= before);
+            eased += usize::from(annealing.best_excess < before / 4 * 3);
+        }
+        assert!(eased >= 3, "{eased}");
+    }
+}
