@@ -132,7 +132,8 @@ fn placed(
     if best.trace.time > time {
         tracing::info!(time = best.trace.time.0, faster = time.0, "the faster plan does not pack");
     }
-    best
+    // What the judge does not agree with ends it early.
+    compact(&again, best, addresses, floor, near, clock)
 }
 
 /// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for

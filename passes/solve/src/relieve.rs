@@ -5,8 +5,8 @@
 //! steps of what is above [`SHARE`] of the peak, within a given time ([`crate::anneal::ease`]), and a layout is searched for what
 //! that ends in ([`crate::compact`]).
 //!
-//! The time that is given first is the longer, the more the layout at hand is off; then it is all that is allowed, until a layout is
-//! found, each time by another seed; then half-way between what failed and what did not.
+//! The time that is given first is the longer, the more the layout at hand is off. It is twice as much again, up to all that is allowed,
+//! until a layout is found, each time by another seed; then half-way between what failed and what did not.
 //!
 //! Everything is counted, the clock only stops.
 
@@ -20,15 +20,14 @@ use crate::model::{Model, from_sequence, to_sequence};
 use crate::request::{Addresses, Plan, Request};
 
 /// Memory above this share of the peak counts as full, in per mille.
-const SHARE: u64 = 900;
+const SHARE: u128 = 900;
 /// Moves of an annealing, times nodes, and at most.
 const MOVES: (u64, u64) = (400, 400_000);
 /// An arena that is off by one in so many gets all the time that is allowed, and one that is hardly off this share of it.
 const OFF: f64 = 50.0;
 const LITTLE: f64 = 0.2;
-/// The share of the time left for each plan and its layout, and of that for the plan.
-const PART: f64 = 0.5;
-const EASING: f64 = 0.8;
+/// The time for each plan and its layout is one in so many of all.
+const PARTS: u32 = 4;
 /// Times closer than one in so many of what is allowed are not told apart.
 const FINE: u64 = 16;
 /// Seeds of one plan's layouts.
@@ -48,47 +47,37 @@ impl Relief<'_> {
     pub(crate) fn plan(&self, plan: Plan, goal: impl Fn(Bytes) -> Bytes, clock: &Clock) -> Plan {
         let low_enough =
             |plan: &Plan| plan.arena.as_ref().is_some_and(|arena| arena.size <= goal(arena.lower_bound));
-        let limit = goal(plan.trace.peak);
-        let off = plan.height().0 as f64 / limit.0.max(1) as f64 - 1.0;
+        let off = plan.height().0 as f64 / goal(plan.trace.peak).0.max(1) as f64 - 1.0;
         let own = plan.trace.time.0;
-        let most = self.most.0.max(own);
+        let more = self.most.0.saturating_sub(own);
         let share = (off * OFF).clamp(LITTLE, 1.0);
-        let mut target = own + ((most - own) as f64 * share) as u64;
+        let mut target = own + (more as f64 * share) as u64;
         let (mut failed, mut best) = (own, plan.clone());
+        let part = clock.left() / PARTS;
         for attempt in 0.. {
             if clock.expired() {
                 break;
             }
-            let request =
-                Request { seed: self.request.seed.wrapping_add(attempt * SEEDS), ..self.request.clone() };
-            let part = clock.part(PART);
-            let Some(eased) = self.eased(&request, &plan, Time(target), &part.part(EASING)) else { break };
-            let (wanted, full) = (eased.trace.time.0, eased.trace.peak);
-            let floor = eased.trace.peak;
-            let found = compact(&request, eased, self.addresses, floor, &goal, &part);
-            let reached = low_enough(&found);
-            tracing::debug!(
-                attempt,
-                target,
-                wanted,
-                reached,
-                height = found.height().0,
-                peak = full.0,
-                "relieved"
-            );
-            if reached || (!low_enough(&best) && found.trace.time.0 <= own && found.height() < best.height())
-            {
+            let seed = self.request.seed.wrapping_add(attempt * SEEDS);
+            let request = Request { seed, ..self.request.clone() };
+            let clock = Clock::new(part.min(clock.left()));
+            let Some(eased) = self.eased(&request, &plan, Time(target), &clock) else { break };
+            let peak = eased.trace.peak;
+            let found = compact(&request, eased, self.addresses, peak, &goal, &clock);
+            let (time, height, reached) = (found.trace.time.0, found.height().0, low_enough(&found));
+            tracing::debug!(attempt, target, time, height, peak = found.trace.peak.0, reached, "relieved");
+            if reached || (time <= own && height < best.height().0 && !low_enough(&best)) {
                 best = found;
             }
             if !reached {
                 failed = failed.max(target);
             }
             if !low_enough(&best) {
-                target = most;
+                target = own + more.min(2 * (target - own));
                 continue;
             }
             let time = best.trace.time.0;
-            if time <= own || time - failed.min(time) <= (most - own) / FINE + 1 {
+            if time.saturating_sub(failed) <= more / FINE {
                 break;
             }
             target = failed + (time - failed) / 2;
@@ -96,19 +85,17 @@ impl Relief<'_> {
         best
     }
 
-    /// A plan of at most a given time whose memory is less full, packed.
+    /// A plan of at most a given time whose memory is less full, packed as it is.
     fn eased(&self, request: &Request, plan: &Plan, most: Time, clock: &Clock) -> Option<Plan> {
-        let (graph, signed) = (request.graph, |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX));
+        let (graph, signed) = (request.graph, |bytes: u128| i64::try_from(bytes).unwrap_or(i64::MAX));
         let model = Model::new(graph);
-        let Bytes(peak) = plan.trace.peak;
         let roof = request.budget.max(plan.trace.peak);
-        let full = signed(u64::try_from(u128::from(peak) * u128::from(SHARE) / 1000).unwrap_or(peak));
+        let full = signed(u128::from(plan.trace.peak.0) * SHARE / 1000);
         let mut annealing = Annealing::new(&model, &from_sequence(&plan.sequence), full, request.seed);
-        let before = annealing.best_excess as f64 / full as f64;
+        let before = annealing.best_excess;
         let moves = (MOVES.0 * model.len() as u64).min(MOVES.1);
-        annealing.ease(moves, most.0, signed(roof.0), clock);
-        let after = annealing.best_excess as f64 / full as f64;
-        tracing::debug!(before, after, "eased");
+        annealing.ease(moves, most.0, signed(roof.0.into()), clock);
+        tracing::debug!(full, before, after = annealing.best_excess, "eased");
         let sequence = to_sequence(&annealing.best);
         let trace = judge(graph, &sequence).ok().filter(|trace| trace.peak <= roof)?;
         let arena = pack_with(graph, &sequence, &trace, self.addresses.alignment, 0);

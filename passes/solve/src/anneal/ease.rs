@@ -6,8 +6,9 @@
 
 use super::{Annealing, BLOCK, COLD, HEAVY, STEP};
 use crate::clock::Clock;
+use crate::line::Line;
 
-/// The temperature at first, in units of that of an annealing from plans that are to stay in part what they are.
+/// The temperature at first, times nodes: much of the sequence is to stay.
 const LUKEWARM: f64 = 0.2;
 
 /// So large a share of the excess is worth all the cost that is allowed, at first; and its least weight.
@@ -39,11 +40,8 @@ impl Annealing<'_> {
             }
             cheap += u64::from(self.line.cost() <= most);
             let Some(next) = self.proposed(true, temperature) else { continue };
-            let peak = match next.from {
-                Some(_) => self.line.trial_peak(),
-                None => self.line.peak(),
-            };
-            if next.refused || peak > roof {
+            let peak = |line: &Line| if next.from.is_some() { line.trial_peak() } else { line.peak() };
+            if next.refused || peak(&self.line) > roof {
                 self.undo();
                 continue;
             }
