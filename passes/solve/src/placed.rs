@@ -42,7 +42,7 @@ const FIRST: f64 = 0.2;
 const HOPEFUL: f64 = 0.005;
 /// ... by other seeds.
 const LONGER: f64 = 0.6;
-const OTHER_SEEDS: u64 = 1 << 32;
+const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
 const DEARER: u64 = 100;
@@ -119,11 +119,11 @@ fn placed(
     if best.sequence.0.len() > MOST_RUNS || most <= time {
         return compact(request, best, addresses, floor, near, clock);
     }
-    let again = Request { seed: request.seed.wrapping_add(OTHER_SEEDS), ..request.clone() };
+    let by_seeds = |turn: u64| Request { seed: request.seed.wrapping_add(turn * SEEDS), ..request.clone() };
     let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
     let off = best.height().0 as f64 / near(best.trace.peak).0.max(1) as f64 - 1.0;
     if !is_near(&best) && off < HOPEFUL {
-        best = compact(&again, best, addresses, floor, near, &clock.part(LONGER));
+        best = compact(&by_seeds(1), best, addresses, floor, near, &clock.part(LONGER));
     }
     if is_near(&best) || clock.expired() {
         return best;
@@ -132,8 +132,8 @@ fn placed(
     if best.trace.time > time {
         tracing::info!(time = best.trace.time.0, faster = time.0, "the faster plan does not pack");
     }
-    // What the judge does not agree with ends it early.
-    compact(&again, best, addresses, floor, near, clock)
+    // There may be no other runs for so little time.
+    compact(&by_seeds(2), best, addresses, floor, near, clock)
 }
 
 /// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for

@@ -28,6 +28,8 @@ const OFF: f64 = 50.0;
 const LITTLE: f64 = 0.2;
 /// The time for each plan and its layout is one in so many of all.
 const PARTS: u32 = 4;
+/// Memory that is less full by less than one in so many is as full.
+const HARDLY: i128 = 20;
 /// Times closer than one in so many of what is allowed are not told apart.
 const FINE: u64 = 16;
 /// Seeds of one plan's layouts.
@@ -61,18 +63,27 @@ impl Relief<'_> {
             let seed = self.request.seed.wrapping_add(attempt * SEEDS);
             let request = Request { seed, ..self.request.clone() };
             let clock = Clock::new(part.min(clock.left()));
-            let Some(eased) = self.eased(&request, &plan, Time(target), &clock) else { break };
-            let peak = eased.trace.peak;
-            let found = compact(&request, eased, self.addresses, peak, &goal, &clock);
-            let (time, height, reached) = (found.trace.time.0, found.height().0, low_enough(&found));
-            tracing::debug!(attempt, target, time, height, peak = found.trace.peak.0, reached, "relieved");
-            if reached || (time <= own && height < best.height().0 && !low_enough(&best)) {
-                best = found;
+            let found = self.eased(&request, &plan, Time(target), &clock).map(|eased| {
+                let peak = eased.trace.peak;
+                compact(&request, eased, self.addresses, peak, &goal, &clock)
+            });
+            if let Some(found) = &found {
+                let (time, height) = (found.trace.time.0, found.height().0);
+                tracing::debug!(attempt, target, time, height, peak = found.trace.peak.0, "relieved");
             }
-            if !reached {
-                failed = failed.max(target);
+            let lower = |found: &Plan| {
+                found.trace.time.0 <= own && found.height() < best.height() && !low_enough(&best)
+            };
+            let hopeless = found.is_none();
+            match found {
+                Some(found) if low_enough(&found) => best = found,
+                Some(found) if lower(&found) => (failed, best) = (failed.max(target), found),
+                _ => failed = failed.max(target),
             }
             if !low_enough(&best) {
+                if hopeless && target == own + more {
+                    break;
+                }
                 target = own + more.min(2 * (target - own));
                 continue;
             }
@@ -85,7 +96,7 @@ impl Relief<'_> {
         best
     }
 
-    /// A plan of at most a given time whose memory is less full, packed as it is.
+    /// A plan of at most a given time whose memory is less full, packed as it is; `None` if it is hardly less.
     fn eased(&self, request: &Request, plan: &Plan, most: Time, clock: &Clock) -> Option<Plan> {
         let (graph, signed) = (request.graph, |bytes: u128| i64::try_from(bytes).unwrap_or(i64::MAX));
         let model = Model::new(graph);
@@ -96,6 +107,9 @@ impl Relief<'_> {
         let moves = (MOVES.0 * model.len() as u64).min(MOVES.1);
         annealing.ease(moves, most.0, signed(roof.0.into()), clock);
         tracing::debug!(full, before, after = annealing.best_excess, "eased");
+        if before - annealing.best_excess <= before / HARDLY {
+            return None;
+        }
         let sequence = to_sequence(&annealing.best);
         let trace = judge(graph, &sequence).ok().filter(|trace| trace.peak <= roof)?;
         let arena = pack_with(graph, &sequence, &trace, self.addresses.alignment, 0);
