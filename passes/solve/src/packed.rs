@@ -3,11 +3,13 @@
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
 //! 2. Look for a layout and another order of its runs at once ([`crate::compact`]), then do the same with those of the other plans
 //!    that the search met, fastest first, whose peak leaves as much room as the layout before would have needed.
-//! 3. Search again for smaller peaks, from what is there: less by more than the overshoot, then half-way between what did and what did not
+//! 3. Give that plan other runs, for as little more time as a layout within the budget needs ([`crate::relieve`]), where the given order
+//!    does not pack.
+//! 4. Search again for smaller peaks, from what is there: less by more than the overshoot, then half-way between what did and what did not
 //!    help. Such a search is short, because what nearly fits is at hand ([`solve_nearby`]).
-//! 4. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
+//! 5. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
 //!    is repaired from a tight plan is as hard to pack as that.
-//! 5. Lower the arena of the plan that fits, if it is more than a hundredth above its peak.
+//! 6. Lower the arena of the plan that fits, if it is more than a hundredth above its peak.
 //!
 //! Where that takes luck, all of it is done in a fourth of the time first, so that four times as much time never gives a worse plan.
 //!
@@ -15,8 +17,7 @@
 //! logical peak, which no arena beats. How the time is shared depends on the given order: where that packs without loss, as steps
 //! of training do, nearly all of it goes to the first attempt; elsewhere the room that a layout needs has to be found out first.
 //!
-//! Source: planner.md of the project, section 11. Not here: runs that are added or left out for the sake of a layout
-//! ([`crate::relieve`], which so far only [`crate::placed`] uses).
+//! Source: planner.md of the project, section 11.
 
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ use rk_plan::arena::{pack_with, packs_at_once};
 use rk_plan::{Bytes, Graph, Sequence, Time, base_trace, judge};
 
 use crate::clock::Clock;
-use crate::compact::compact;
+use crate::compact::{MOST_RUNS, compact};
 use crate::placed::near;
+use crate::relieve::Relief;
 use crate::request::{Addresses, Outcome, Plan, Request, Status, Stop};
 use crate::{solve_logical, solve_nearby};
 
@@ -47,6 +49,10 @@ const PROBED: usize = 3000;
 /// The share of the time left in which a plan is packed in other orders of its runs: after a first search that is to find out how much
 /// room is needed, and after the others.
 const COMPACTING: (f64, f64) = (0.1, 0.5);
+/// The share of the time left for other runs of a plan that does not fit, and what they may take more, where nothing fits yet: one in so
+/// many parts of the time of all nodes once.
+const RELIEVING: f64 = 0.3;
+const DEAREST: u64 = 10;
 /// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
 /// Budgets of quick attempts, in per mille, and the share of the time of each.
@@ -131,6 +137,7 @@ fn by(request: &Request, addresses: Addresses, easy: bool, clock: Clock) -> Outc
         earlier.smallest_placed.into_iter().for_each(|plan| drop(packer.noted(plan)));
         best = faster(best, earlier.plan);
     }
+    best = packer.relieved(wanted.as_ref(), best);
     best = packer.closer(&mut first, wanted.clone(), best);
     best = best.or_else(|| packer.repaired(wanted.as_ref()));
     if best.is_none() {
@@ -259,6 +266,22 @@ impl<'a> Packer<'a> {
             }
         }
         best
+    }
+
+    /// The plan that was wanted with other runs, in an arena that fits, if that is faster than what is known.
+    fn relieved(&mut self, wanted: Option<&Plan>, best: Option<Plan>) -> Option<Plan> {
+        let Some(wanted) = wanted.filter(|wanted| wanted.sequence.0.len() <= MOST_RUNS) else { return best };
+        let dearest = wanted.trace.time.0.saturating_add(self.request.graph.total_time().0 / DEAREST);
+        let most = best.as_ref().map_or(dearest, |best| best.trace.time.0.saturating_sub(1));
+        let plan = self.pack(wanted.clone());
+        let budget = self.request.budget;
+        if self.easy || most <= wanted.trace.time.0 || plan.height() <= budget {
+            return best;
+        }
+        let relief = Relief { request: &self.logical(), addresses: self.addresses, most: Time(most) };
+        let found = relief.plan(plan, |_| budget, &self.clock.part(RELIEVING));
+        let found = self.noted(found);
+        if found.height() <= budget { faster(best, Some(found)) } else { best }
     }
 
     /// A plan that fits, in a lower arena if its own is more than a hundredth above the peak: others want memory, too.

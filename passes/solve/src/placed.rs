@@ -2,12 +2,13 @@
 //!
 //! 1. Pack the best plan as it is, and others of the same time, until an arena is *near* its peak: at most a hundredth above.
 //! 2. Else move its runs and buffers at once ([`crate::compact`]).
-//! 3. If that does not do, let others run again, too ([`crate::relieve`]), for a hundredth of the time of all nodes once at most. No
+//! 3. If that does not do, let others run again ([`crate::relieve`]), for a hundredth of the time of all nodes once more at most. No
 //!    plan that is proven to be the fastest by then is given away for that, and one with little left to prove for little.
 //!
 //! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
-//! is over, or that found no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest, and
-//! what it finds then is packed in what is left. A faster plan whose arena is not near does not replace one whose arena is.
+//! is over, or that found no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search
+//! goes on in most of the rest, and what it finds then is packed in what is left. A faster plan whose arena is not near does not replace
+//! one whose arena is.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ const MOVES: (u64, u64) = (400, 400_000);
 /// An arena that is off by one in so many gets all the time that is allowed, and one that is hardly off this share of it.
 const OFF: f64 = 50.0;
 const LITTLE: f64 = 0.2;
-/// The time for each plan and its layout is one in so many of all.
+/// The time for each layout is one in so many of all.
 const PARTS: u32 = 4;
 /// Memory that is less full by less than one in so many is as full.
 const HARDLY: i128 = 20;
@@ -62,9 +62,8 @@ impl Relief<'_> {
             }
             let seed = self.request.seed.wrapping_add(attempt * SEEDS);
             let request = Request { seed, ..self.request.clone() };
-            let clock = Clock::new(part.min(clock.left()));
-            let found = self.eased(&request, &plan, Time(target), &clock).map(|eased| {
-                let peak = eased.trace.peak;
+            let found = self.eased(&request, &plan, Time(target), &goal, clock).map(|eased| {
+                let (peak, clock) = (eased.trace.peak, Clock::new(part.min(clock.left())));
                 compact(&request, eased, self.addresses, peak, &goal, &clock)
             });
             if let Some(found) = &found {
@@ -97,15 +96,24 @@ impl Relief<'_> {
     }
 
     /// A plan of at most a given time whose memory is less full, packed as it is; `None` if it is hardly less.
-    fn eased(&self, request: &Request, plan: &Plan, most: Time, clock: &Clock) -> Option<Plan> {
-        let (graph, signed) = (request.graph, |bytes: u128| i64::try_from(bytes).unwrap_or(i64::MAX));
+    fn eased(
+        &self,
+        request: &Request,
+        plan: &Plan,
+        most: Time,
+        goal: impl Fn(Bytes) -> Bytes,
+        clock: &Clock,
+    ) -> Option<Plan> {
+        let graph = request.graph;
+        let signed = |bytes: u128| i64::try_from(bytes).unwrap_or(i64::MAX);
         let model = Model::new(graph);
         let roof = request.budget.max(plan.trace.peak);
         let full = signed(u128::from(plan.trace.peak.0) * SHARE / 1000);
         let mut annealing = Annealing::new(&model, &from_sequence(&plan.sequence), full, request.seed);
         let before = annealing.best_excess;
         let moves = (MOVES.0 * model.len() as u64).min(MOVES.1);
-        annealing.ease(moves, most.0, signed(roof.0.into()), clock);
+        let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
+        annealing.ease(moves, (most.0, signed(roof.0.into())), room, clock);
         tracing::debug!(full, before, after = annealing.best_excess, "eased");
         if before - annealing.best_excess <= before / HARDLY {
             return None;

@@ -1,8 +1,8 @@
 //! The other way round: as little excess as can be for a cost.
 //!
 //! The budget of the line is only a part of what there is, so that nearly every step exceeds it, and the excess tells how full memory is
-//! over the whole of a sequence. The peak stays below a roof: what would exceed it is refused. Where it falls, what counts as full falls
-//! with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and falls while fewer do.
+//! over the whole of a sequence. The peak stays below a roof: what would exceed it is refused. Where a lower peak leaves less room, what
+//! counts as full falls with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and falls while fewer do.
 
 use super::{Annealing, BLOCK, COLD, HEAVY, STEP};
 use crate::clock::Clock;
@@ -16,10 +16,17 @@ const WORTH: f64 = 0.33;
 const LIGHT: f64 = 1e-5;
 
 impl Annealing<'_> {
-    /// Lowers the excess of the best sequence, for a cost of at most `most` and a peak of at most `roof`. Ends early with the clock.
-    pub(crate) fn ease(&mut self, moves: u64, most: u64, roof: i64, clock: &Clock) {
+    /// Lowers the excess of the best sequence, for a cost of at most `most` and a peak of at most `roof`; `room` is how much there is for
+    /// a peak. Ends early with the clock.
+    pub(crate) fn ease(
+        &mut self,
+        moves: u64,
+        (most, roof): (u64, i64),
+        room: impl Fn(i64) -> i64,
+        clock: &Clock,
+    ) {
         self.line.reset(&self.best);
-        let usual = self.line.peak();
+        let usual = room(self.line.peak());
         let nodes = self.line.model.len().max(1) as f64;
         let (hot, cold) = (LUKEWARM / nodes, COLD / nodes);
         let allowed = most.saturating_sub(self.best_cost) as f64 / self.base.max(1) as f64;
@@ -49,7 +56,7 @@ impl Annealing<'_> {
             if next.cost > most || next.excess >= self.best_excess {
                 continue;
             }
-            let lower = i128::from((usual - self.line.peak()).max(0));
+            let lower = i128::from((usual - room(self.line.peak())).max(0));
             let excess = next.excess + lower * self.line.steps_over() as i128;
             if excess < self.best_excess {
                 (self.best_cost, self.best_excess) = (next.cost, excess);
@@ -84,7 +91,7 @@ mod tests {
             let mut annealing = Annealing::new(&model, &start, budget.0 as i64 / 10 * 9, seed);
             let before = annealing.best_excess;
             let cost = plan.trace.time.0 + graph.total_time().0 / 100;
-            annealing.ease(20_000, cost, budget.0 as i64, &Clock::new(Duration::MAX));
+            annealing.ease(20_000, (cost, budget.0 as i64), |peak| peak, &Clock::new(Duration::MAX));
             let trace = judge(&graph, &to_sequence(&annealing.best)).expect("legal");
             assert!(trace.time.0 <= cost && trace.time.0 == annealing.best_cost, "seed {seed}");
             assert!(trace.peak <= budget, "seed {seed}: {} of {}", trace.peak.0, budget.0);
