@@ -39,10 +39,10 @@ const KEPT: f64 = 0.15;
 
 /// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, ...
 const FIRST: f64 = 0.2;
-/// ... and then, if its arena is above what is near by less than this, ...
+/// ... and then, if its arena is above what is near by less than this, by other seeds: for all of the time if by next to nothing, ...
 const HOPEFUL: f64 = 0.005;
-/// ... by other seeds.
-const LONGER: f64 = 0.6;
+/// ... and for so much less the farther it is.
+const LESS: f64 = 0.5;
 const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
@@ -124,7 +124,7 @@ fn placed(
     let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
     let off = best.height().0 as f64 / near(best.trace.peak).0.max(1) as f64 - 1.0;
     if !is_near(&best) && off < HOPEFUL {
-        best = compact(&by_seeds(1), best, addresses, floor, near, &clock.part(LONGER));
+        best = compact(&by_seeds(1), best, addresses, floor, near, &clock.part(1.0 - LESS * off / HOPEFUL));
     }
     if is_near(&best) || clock.expired() {
         return best;
