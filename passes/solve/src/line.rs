@@ -246,9 +246,9 @@ impl<'m> Line<'m> {
         self.level.iter().copied().max().unwrap_or(0)
     }
 
-    /// At how many steps memory exceeds the budget.
-    pub(crate) fn steps_over(&self) -> usize {
-        self.level.iter().filter(|&&level| level > self.budget).count()
+    /// What the excess is over a budget that is smaller by so many bytes.
+    pub(crate) fn excess_below(&self, bytes: i64) -> i128 {
+        (0..self.len()).map(|place| i128::from((self.over(place) + bytes).max(0))).sum()
     }
 
     /// Whether nobody reads what a run makes, and its node runs at another time too.

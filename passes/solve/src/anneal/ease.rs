@@ -56,8 +56,7 @@ impl Annealing<'_> {
             if next.cost > most || next.excess >= self.best_excess {
                 continue;
             }
-            let lower = i128::from((usual - room(self.line.peak())).max(0));
-            let excess = next.excess + lower * self.line.steps_over() as i128;
+            let excess = self.line.excess_below((usual - room(self.line.peak())).max(0));
             if excess < self.best_excess {
                 (self.best_cost, self.best_excess) = (next.cost, excess);
                 self.best = self.line.sequence();
