@@ -7,8 +7,8 @@
 //!
 //! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
 //! is over, or that found no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search
-//! goes on in most of the rest, and what it finds then is packed in what is left. A faster plan whose arena is not near does not replace
-//! one whose arena is.
+//! goes on in most of the rest, and what it finds then is packed in what is left. A plan that is faster by a hundredth at most and whose
+//! arena is not near does not replace one whose arena is.
 
 use std::time::Duration;
 
@@ -75,7 +75,9 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
         addresses,
         &Clock::new(limit),
     );
-    let Some(early) = early.filter(|early| is_near(early) && !is_near(&found)) else {
+    let most = found.trace.time.0.saturating_add(request.graph.total_time().0 / DEARER);
+    let Some(early) = early.filter(|early| is_near(early) && !is_near(&found) && early.trace.time.0 <= most)
+    else {
         return Outcome { plan: Some(found), ..outcome };
     };
     tracing::info!(time = early.trace.time.0, faster = found.trace.time.0, "the faster plan does not pack");
@@ -205,7 +207,14 @@ mod tests {
             slower
         };
         let near = found.arena.clone().map(|arena| Arena { size: arena.lower_bound, ..arena });
-        for (early, time) in [(slower(near), plan.trace.time.0 + 1), (slower(found.arena), plan.trace.time.0)]
+        let much_slower = |arena: Option<Arena>| {
+            let mut slower = slower(arena);
+            slower.trace.time.0 += graph.total_time().0 / DEARER;
+            slower
+        };
+        let own = plan.trace.time.0;
+        for (early, time) in
+            [(slower(near.clone()), own + 1), (much_slower(near), own), (slower(found.arena), own)]
         {
             outcome.early = Some(early);
             let answer = with_addresses(&request, outcome.clone(), addresses, Duration::ZERO);

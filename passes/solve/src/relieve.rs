@@ -6,7 +6,8 @@
 //! that ends in ([`crate::compact`]).
 //!
 //! The time that is given first is the longer, the more the layout at hand is off. It is twice as much again, up to all that is allowed,
-//! until a layout is found, each time by another seed; then half-way between what failed and what did not.
+//! until a layout is found, each time by another seed and by turns from what the one before ended in; then half-way between what failed
+//! and what did not.
 //!
 //! Everything is counted, the clock only stops.
 
@@ -14,6 +15,7 @@ use rk_plan::arena::pack_with;
 use rk_plan::{Bytes, Time, judge};
 
 use crate::anneal::Annealing;
+use crate::anneal::ease::Within;
 use crate::clock::Clock;
 use crate::compact::compact;
 use crate::model::{Model, from_sequence, to_sequence};
@@ -54,7 +56,7 @@ impl Relief<'_> {
         let more = self.most.0.saturating_sub(own);
         let share = (off * OFF).clamp(LITTLE, 1.0);
         let mut target = own + (more as f64 * share) as u64;
-        let (mut failed, mut best) = (own, plan.clone());
+        let (mut failed, mut best, mut last) = (own, plan.clone(), None::<Plan>);
         let part = clock.left() / PARTS;
         for attempt in 0.. {
             if clock.expired() {
@@ -62,22 +64,31 @@ impl Relief<'_> {
             }
             let seed = self.request.seed.wrapping_add(attempt * SEEDS);
             let request = Request { seed, ..self.request.clone() };
-            let found = self.eased(&request, &plan, Time(target), &goal, clock).map(|eased| {
+            // By turns what was eased before goes on from there, and be it to another layout.
+            let before = last.take().filter(|last| attempt % 2 == 1 && last.trace.time.0 <= target);
+            let from = before.as_ref().unwrap_or(&plan);
+            let eased =
+                self.eased(&request, from, (Time(target), Time(target - own)), &goal, clock).or(before);
+            let hopeless = eased.is_none();
+            if let Some(eased) = eased {
                 let (peak, clock) = (eased.trace.peak, Clock::new(part.min(clock.left())));
-                compact(&request, eased, self.addresses, peak, &goal, &clock)
-            });
-            if let Some(found) = &found {
-                let (time, height) = (found.trace.time.0, found.height().0);
-                tracing::debug!(attempt, target, time, height, peak = found.trace.peak.0, "relieved");
+                let found = compact(&request, eased, self.addresses, peak, &goal, &clock);
+                let (time, height) = (found.trace.time.0, found.height());
+                tracing::debug!(
+                    attempt,
+                    target,
+                    time,
+                    height = height.0,
+                    peak = found.trace.peak.0,
+                    "relieved"
+                );
+                if low_enough(&found) || (time <= own && height < best.height() && !low_enough(&best)) {
+                    best = found.clone();
+                }
+                last = Some(found).filter(|found| !low_enough(found));
             }
-            let lower = |found: &Plan| {
-                found.trace.time.0 <= own && found.height() < best.height() && !low_enough(&best)
-            };
-            let hopeless = found.is_none();
-            match found {
-                Some(found) if low_enough(&found) => best = found,
-                Some(found) if lower(&found) => (failed, best) = (failed.max(target), found),
-                _ => failed = failed.max(target),
+            if hopeless || last.is_some() {
+                failed = failed.max(target);
             }
             if !low_enough(&best) {
                 if hopeless && target == own + more {
@@ -100,7 +111,7 @@ impl Relief<'_> {
         &self,
         request: &Request,
         plan: &Plan,
-        most: Time,
+        (most, spent): (Time, Time),
         goal: impl Fn(Bytes) -> Bytes,
         clock: &Clock,
     ) -> Option<Plan> {
@@ -113,7 +124,12 @@ impl Relief<'_> {
         let before = annealing.best_excess;
         let moves = (MOVES.0 * model.len() as u64).min(MOVES.1);
         let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
-        annealing.ease(moves, (most.0, signed(roof.0.into())), room, clock);
+        annealing.ease(
+            moves,
+            Within { most: most.0, spent: spent.0, roof: signed(roof.0.into()) },
+            room,
+            clock,
+        );
         tracing::debug!(full, before, after = annealing.best_excess, "eased");
         if before - annealing.best_excess <= before / HARDLY {
             return None;

@@ -11,17 +11,26 @@ use crate::line::Line;
 /// The temperature at first, times nodes: much of the sequence is to stay.
 const LUKEWARM: f64 = 0.2;
 
-/// So large a share of the excess is worth all the cost that is allowed, at first; and its least weight.
+/// So large a share of the excess is worth all that may be spent, at first; and its least weight.
 const WORTH: f64 = 0.33;
 const LIGHT: f64 = 1e-5;
 
+/// What sequences have to keep to.
+#[derive(Clone, Copy)]
+pub(crate) struct Within {
+    /// The most that they cost, and how much of that is there to be spent for less excess.
+    pub(crate) most: u64,
+    pub(crate) spent: u64,
+    /// The greatest peak.
+    pub(crate) roof: i64,
+}
+
 impl Annealing<'_> {
-    /// Lowers the excess of the best sequence, for a cost of at most `most` and a peak of at most `roof`; `room` is how much there is for
-    /// a peak. Ends early with the clock.
+    /// Lowers the excess of the best sequence; `room` is how much there is for a peak. Ends early with the clock.
     pub(crate) fn ease(
         &mut self,
         moves: u64,
-        (most, roof): (u64, i64),
+        Within { most, spent, roof }: Within,
         room: impl Fn(i64) -> i64,
         clock: &Clock,
     ) {
@@ -29,9 +38,9 @@ impl Annealing<'_> {
         let usual = room(self.line.peak());
         let nodes = self.line.model.len().max(1) as f64;
         let (hot, cold) = (LUKEWARM / nodes, COLD / nodes);
-        let allowed = most.saturating_sub(self.best_cost) as f64 / self.base.max(1) as f64;
+        let spent = spent as f64 / self.base.max(1) as f64;
         let excess = self.best_excess.max(1) as f64 / self.budget;
-        self.weight = (allowed / (WORTH * excess)).clamp(LIGHT, HEAVY);
+        self.weight = (spent / (WORTH * excess)).clamp(LIGHT, HEAVY);
         let (mut cheap, mut temperature) = (0, hot);
         for step in 0..moves {
             if step % BLOCK == 0 {
@@ -89,8 +98,10 @@ mod tests {
             let start = from_sequence(&plan.sequence);
             let mut annealing = Annealing::new(&model, &start, budget.0 as i64 / 10 * 9, seed);
             let before = annealing.best_excess;
-            let cost = plan.trace.time.0 + graph.total_time().0 / 100;
-            annealing.ease(20_000, (cost, budget.0 as i64), |peak| peak, &Clock::new(Duration::MAX));
+            let spent = graph.total_time().0 / 100;
+            let cost = plan.trace.time.0 + spent;
+            let within = Within { most: cost, spent, roof: budget.0 as i64 };
+            annealing.ease(20_000, within, |peak| peak, &Clock::new(Duration::MAX));
             let trace = judge(&graph, &to_sequence(&annealing.best)).expect("legal");
             assert!(trace.time.0 <= cost && trace.time.0 == annealing.best_cost, "seed {seed}");
             assert!(trace.peak <= budget, "seed {seed}: {} of {}", trace.peak.0, budget.0);
