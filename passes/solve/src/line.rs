@@ -246,11 +246,6 @@ impl<'m> Line<'m> {
         self.level.iter().copied().max().unwrap_or(0)
     }
 
-    /// What the excess is over a budget that is smaller by so many bytes.
-    pub(crate) fn excess_below(&self, bytes: i64) -> i128 {
-        (0..self.len()).map(|place| i128::from((self.over(place) + bytes).max(0))).sum()
-    }
-
     /// Whether nobody reads what a run makes, and its node runs at another time too.
     pub(crate) fn is_dead(&self, run: u32) -> bool {
         let node = self.node[run as usize];

@@ -65,13 +65,18 @@ impl Annealing<'_> {
             if next.cost > most || next.excess >= self.best_excess {
                 continue;
             }
-            let excess = self.line.excess_below((usual - room(self.line.peak())).max(0));
+            let excess = excess_below(&self.line, (usual - room(self.line.peak())).max(0));
             if excess < self.best_excess {
                 (self.best_cost, self.best_excess) = (next.cost, excess);
                 self.best = self.line.sequence();
             }
         }
     }
+}
+
+/// What the excess is over a budget that is smaller by so many bytes.
+fn excess_below(line: &Line, bytes: i64) -> i128 {
+    (0..line.len()).map(|place| i128::from((line.over(place) + bytes).max(0))).sum()
 }
 
 #[cfg(test)]
