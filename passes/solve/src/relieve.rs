@@ -55,7 +55,7 @@ impl Relief<'_> {
         let own = plan.trace.time.0;
         let more = self.most.0.saturating_sub(own);
         let share = (off * OFF).clamp(LITTLE, 1.0);
-        let mut target = own + (more as f64 * share) as u64;
+        let mut target = own + ((more as f64 * share) as u64).max(1).min(more);
         let (mut failed, mut best, mut last) = (own, plan.clone(), None::<Plan>);
         let part = clock.left() / PARTS;
         for attempt in 0.. {
