@@ -167,7 +167,7 @@ fn other_orders_of_the_same_runs_lower_an_arena() {
         // Still legal and within the budget; and the layout travels as its offsets.
         assert_eq!(judge(&graph, &after.sequence), Ok(after.trace.clone()));
         // A little more of it if that takes the arena near the peak.
-        let more = after.trace.time.0 - plan.trace.time.0;
+        let more = after.trace.time.0.saturating_sub(plan.trace.time.0);
         let near = arena.size.0 * 100 <= arena.lower_bound.0 * 101;
         assert!(more == 0 || (near && more * 100 <= graph.total_time().0), "seed {seed}: {more}");
         assert!(after.trace.peak <= request.budget, "seed {seed}");
