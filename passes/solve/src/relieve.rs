@@ -23,8 +23,10 @@ use crate::request::{Addresses, Plan, Request};
 
 /// Memory above this share of the peak counts as full, in per mille.
 const SHARE: u128 = 900;
-/// Moves of an annealing, times nodes, and at most.
-const MOVES: (u64, u64) = (400, 400_000);
+/// Moves of an annealing, times nodes, ...
+const MOVES_PER_NODE: u64 = 400;
+/// ... and at least and at most.
+const MOVES: (u64, u64) = (200_000, 400_000);
 /// An arena that is off by one in so many gets all the time that is allowed, and one that is hardly off this share of it.
 const OFF: f64 = 50.0;
 const LITTLE: f64 = 0.3;
@@ -122,7 +124,7 @@ impl Relief<'_> {
         let full = signed(u128::from(plan.trace.peak.0) * SHARE / 1000);
         let mut annealing = Annealing::new(&model, &from_sequence(&plan.sequence), full, request.seed);
         let before = annealing.best_excess;
-        let moves = (MOVES.0 * model.len() as u64).min(MOVES.1);
+        let moves = (MOVES_PER_NODE * model.len() as u64).clamp(MOVES.0, MOVES.1);
         let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
         annealing.ease(
             moves,
