@@ -270,13 +270,17 @@ impl<'a> Packer<'a> {
 
     /// The plan that was wanted with other runs, in an arena that fits, if that is faster than what is known.
     fn relieved(&mut self, wanted: Option<&Plan>, best: Option<Plan>) -> Option<Plan> {
-        let Some(wanted) = wanted.filter(|wanted| wanted.sequence.0.len() <= MOST_RUNS) else { return best };
+        let small = |wanted: &&Plan| wanted.sequence.0.len() <= MOST_RUNS;
+        let Some(wanted) = wanted.filter(small).filter(|_| !self.easy) else { return best };
         let dearest = wanted.trace.time.0.saturating_add(self.request.graph.total_time().0 / DEAREST);
         let most = best.as_ref().map_or(dearest, |best| best.trace.time.0.saturating_sub(1));
-        let plan = self.pack(wanted.clone());
-        let budget = self.request.budget;
-        if self.easy || most <= wanted.trace.time.0 || plan.height() <= budget {
+        if most <= wanted.trace.time.0 {
             return best;
+        }
+        let budget = self.request.budget;
+        let plan = self.pack(wanted.clone());
+        if plan.height() <= budget {
+            return faster(best, Some(plan));
         }
         let relief = Relief { request: &self.logical(), addresses: self.addresses, most: Time(most) };
         let found = relief.plan(plan, |_| budget, &self.clock.part(RELIEVING));

@@ -192,6 +192,30 @@ mod tests {
     }
 
     #[test]
+    fn a_stale_search_packs_if_there_is_more_time_for_addresses_than_left() {
+        let graph = graph(Family::Residual, 60, 1);
+        let addresses = Addresses::within(Bytes(64), Duration::from_secs(1));
+        let [minute, hour] = [60, 3600].map(Duration::from_secs);
+        let spare = |time| Some(Spare { time, addresses });
+        // The given order fits at once, or nothing does.
+        let (fits, none) = (base_trace(&graph).peak, Bytes(1));
+        for (budget, spare, time) in [
+            (fits, spare(hour), true),
+            (fits, spare(minute / 2), false),
+            (fits, None, false),
+            (none, spare(hour), false),
+        ] {
+            let request = Request { time_limit: minute, spare, ..Request::new(&graph, budget) };
+            let task = Task::new(&request);
+            std::thread::sleep(task.clock.elapsed() * STALE);
+            assert_eq!(is_time_to_pack(&task), time);
+        }
+        let request = Request { time_limit: minute, spare: spare(hour), ..Request::new(&graph, fits) };
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(!Task::new(&request).is_stale(u32::MAX), "it was found just now");
+    }
+
+    #[test]
     fn a_plan_that_was_packed_early_is_the_answer_if_a_faster_one_does_not_pack() {
         let graph = graph(Family::Layered, 300, 1);
         let budget = base_trace(&graph).peak;

@@ -2,7 +2,8 @@
 //!
 //! The budget of the line is only a part of what there is, so that nearly every step exceeds it, and the excess tells how full memory is
 //! over the whole of a sequence. The peak stays below a roof: what would exceed it is refused. Where a lower peak leaves less room, what
-//! counts as full falls with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and falls while fewer do.
+//! counts as full falls with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and
+//! falls while fewer do.
 
 use super::{Annealing, BLOCK, COLD, HEAVY, STEP};
 use crate::clock::Clock;
@@ -83,13 +84,12 @@ fn excess_below(line: &Line, bytes: i64) -> i128 {
 mod tests {
     use std::time::Duration;
 
-    use rk_plan::judge;
+    use rk_plan::{Bytes, base_trace, judge};
 
     use super::*;
     use crate::model::{Model, from_sequence, to_sequence};
     use crate::synthetic::{Family, graph};
     use crate::{Request, Solver, solve};
-    use rk_plan::{Bytes, base_trace};
 
     #[test]
     fn the_excess_falls_within_cost_and_peak() {
