@@ -22,6 +22,7 @@ use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
 use crate::model::Model;
 use crate::order::list_schedules;
+use crate::placed::share_until_packing;
 use crate::prove::{prove, share};
 use crate::replay::replay;
 use crate::search::Best;
@@ -163,7 +164,7 @@ pub(crate) fn cut(task: &mut Task) {
 /// A proof needs a good plan at hand, and what it plays out is a start.
 pub(crate) fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
     let far = !gap_within(task, FAR);
-    let share = share(task, far);
+    let share = share(task, far).min(share_until_packing(task));
     starts_by(task, model, share)
 }
 

@@ -26,11 +26,12 @@ const LOST: u64 = 200;
 /// The share of the usual effort for packing each order as it is.
 const PACKINGS: u64 = 4;
 
-/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time. The plan has its arena; its peak
-/// does not fall below `floor`, unless it has.
+/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time; or gives one of its `rivals`, plans of
+/// the same time, one that is off by less. All have their arenas; peaks do not fall below `floor`, unless they have.
 pub(crate) fn compact(
     request: &Request,
     mut best: Plan,
+    rivals: &[Plan],
     addresses: Addresses,
     floor: Bytes,
     goal: impl Fn(Bytes) -> Bytes,
@@ -47,16 +48,17 @@ pub(crate) fn compact(
     let grain = best.arena.as_ref().map_or(addresses.alignment, Arena::grain);
     let model = Model::coarse(request.graph, addresses.alignment, grain);
     let limits = (floor, request.budget.max(bound));
-    let origin = best.clone();
+    let origins: Vec<Plan> = std::iter::once(&best).chain(rivals).cloned().collect();
     for (attempt, seed) in (request.seed..).take(STARTS).enumerate() {
         let joint = |from: &Plan| Joint::new(request.graph, (&model, grain), from, limits, seed);
-        // By turns a new order gets its chance, and the lowest layout so far goes on.
+        // By turns a new order, calmed from that of each plan in turn, gets its chance, and the lowest layout so far goes on.
+        let origin = &origins[attempt / 2 % origins.len()];
         let mut joint = if attempt % 2 == 0 {
-            let calm = joint(&origin).calm(if attempt == 0 { CALM.0 } else { CALM.1 }, clock);
-            let Some(start) = packed(calm, &origin) else { continue };
+            let calm = joint(origin).calm(if attempt == 0 { CALM.0 } else { CALM.1 }, clock);
+            let Some(start) = packed(calm, origin) else { continue };
             tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
             let joint = joint(&start);
-            keep_lower(&mut best, start);
+            keep_lower(&mut best, start, &goal);
             joint
         } else {
             joint(&best)
@@ -69,7 +71,7 @@ pub(crate) fn compact(
         let mut missing = 0;
         let found = loop {
             let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missing), clock);
-            let Some(found) = joint.plan(request.graph, &origin) else { break None };
+            let Some(found) = joint.plan(request.graph, origin) else { break None };
             let (height, peak) = (found.height().0, found.trace.peak.0);
             tracing::debug!(seed, reached, height, peak, missing, "compacted");
             if !reached || missing > origin.height().0 / LOST || done(&found) {
@@ -79,9 +81,9 @@ pub(crate) fn compact(
         };
         let Some(found) = found.filter(|plan| plan.trace.peak <= limit) else { continue };
         // Where the search had too little time for its own layout, the packer may do better with its order.
-        let again = packed(found.sequence.clone(), &origin);
-        keep_lower(&mut best, found);
-        again.into_iter().for_each(|plan| keep_lower(&mut best, plan));
+        let again = packed(found.sequence.clone(), origin);
+        keep_lower(&mut best, found, &goal);
+        again.into_iter().for_each(|plan| keep_lower(&mut best, plan, &goal));
         if done(&best) {
             break;
         }
@@ -103,8 +105,9 @@ fn packed(
     fits.then_some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) })
 }
 
-fn keep_lower(best: &mut Plan, plan: Plan) {
-    if plan.height() < best.height() {
+fn keep_lower(best: &mut Plan, plan: Plan, goal: impl Fn(Bytes) -> Bytes) {
+    let off = |plan: &Plan| plan.height().0.saturating_sub(goal(plan.trace.peak).0);
+    if (off(&plan), plan.height()) < (off(best), best.height()) {
         *best = plan;
     }
 }

@@ -291,7 +291,7 @@ impl<'a> Packer<'a> {
     /// A plan that fits, in a lower arena if its own is more than a hundredth above the peak: others want memory, too.
     fn lowered(&self, plan: Plan) -> Plan {
         let (floor, clock) = (plan.trace.peak, Clock::new(self.kept().min(self.clock.left())));
-        compact(self.request, plan, self.addresses, floor, near, &clock)
+        compact(self.request, plan, &[], self.addresses, floor, near, &clock)
     }
 
     /// The time that is kept for that.
@@ -350,7 +350,7 @@ impl Packer<'_> {
             let over = plan.height().0.saturating_sub(budget.0);
             if let Some(share) = compacting.filter(|_| hopeful && over > 0 && over <= budget.0 / HOPELESS) {
                 let clock = self.clock.part(share);
-                let lower = compact(self.request, plan, self.addresses, Bytes(0), |_| budget, &clock);
+                let lower = compact(self.request, plan, &[], self.addresses, Bytes(0), |_| budget, &clock);
                 plan = self.noted(lower);
                 let lost = plan.height().0.saturating_sub(budget.0);
                 most = Bytes(plan.trace.peak.0.saturating_sub(lost));

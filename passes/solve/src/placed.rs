@@ -1,7 +1,7 @@
 //! Addresses for plans that were made for their logical peak.
 //!
 //! 1. Pack the best plan as it is, and others of the same time, until an arena is *near* its peak: at most a hundredth above.
-//! 2. Else move its runs and buffers at once ([`crate::compact`]).
+//! 2. Else move its runs and buffers at once, and those of the others by turns ([`crate::compact`]).
 //! 3. If that does not do, let others run again ([`crate::relieve`]), for a hundredth of the time of all nodes once more at most. No
 //!    plan that is proven to be the fastest by then is given away for that, and one with little left to prove for little.
 //!
@@ -39,9 +39,10 @@ const KEPT: f64 = 0.15;
 
 /// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, ...
 const FIRST: f64 = 0.2;
-/// ... and then, if its arena is above what is near by less than this, by other seeds: for all of the time if by next to nothing, ...
+/// ... and then, if its arena is above what is near by less than this, by other seeds: for this share of the rest if by next to nothing, ...
 const HOPEFUL: f64 = 0.005;
-/// ... and for so much less the farther it is.
+const MOST: f64 = 0.85;
+/// ... and for so much less of it the farther it is.
 const LESS: f64 = 0.5;
 const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
@@ -108,25 +109,28 @@ fn placed(
     };
     let size = |plan: &Plan| plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena: &Arena| arena.size);
     let mut best = pack(plan);
+    let mut rivals = Vec::new();
     for other in others.iter().filter(|other| other.trace.time == plan.trace.time) {
         if is_near(&best) || clock.expired() {
             break;
         }
-        let other = pack(other);
+        let mut other = pack(other);
         if size(&other) < size(&best) || is_near(&other) {
-            best = other;
+            std::mem::swap(&mut best, &mut other);
         }
+        rivals.push(other);
     }
     let floor = best.trace.peak;
     let time = best.trace.time;
     if best.sequence.0.len() > MOST_RUNS || most <= time {
-        return compact(request, best, addresses, floor, near, clock);
+        return compact(request, best, &[], addresses, floor, near, clock);
     }
     let by_seeds = |turn: u64| Request { seed: request.seed.wrapping_add(turn * SEEDS), ..request.clone() };
-    let mut best = compact(request, best, addresses, floor, near, &clock.part(FIRST));
+    let mut best = compact(request, best, &rivals, addresses, floor, near, &clock.part(FIRST));
     let off = best.height().0 as f64 / near(best.trace.peak).0.max(1) as f64 - 1.0;
     if !is_near(&best) && off < HOPEFUL {
-        best = compact(&by_seeds(1), best, addresses, floor, near, &clock.part(1.0 - LESS * off / HOPEFUL));
+        let share = MOST * (1.0 - LESS * off / HOPEFUL);
+        best = compact(&by_seeds(1), best, &rivals, addresses, floor, near, &clock.part(share));
     }
     if is_near(&best) || clock.expired() {
         return best;
@@ -136,13 +140,21 @@ fn placed(
         tracing::info!(time = best.trace.time.0, faster = time.0, "the faster plan does not pack");
     }
     // There may be no other runs for so little time.
-    compact(&by_seeds(2), best, addresses, floor, near, clock)
+    compact(&by_seeds(2), best, &rivals, addresses, floor, near, clock)
 }
 
 /// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for
 /// addresses than for the rest of the search.
 pub(crate) fn is_time_to_pack(task: &Task) -> bool {
     task.spare.is_some_and(|spare| spare.time >= task.clock.left()) && task.is_stale(STALE)
+}
+
+/// The share of the time left until that is so, if no better plan is found; all of it, if nothing is to be packed.
+pub(crate) fn share_until_packing(task: &Task) -> f64 {
+    let Some(spare) = task.spare.filter(|_| task.has_plan()) else { return 1.0 };
+    let left = task.clock.left();
+    let wait = task.stale_in(STALE).max(left.saturating_sub(spare.time));
+    wait.min(left).div_duration_f64(left.max(Duration::from_nanos(1)))
 }
 
 /// Packs the best plan of a search whose time is over, or that found no better one for long, in all the time there is. Until when the

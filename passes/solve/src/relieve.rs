@@ -7,7 +7,7 @@
 //!
 //! The time that is given first is the longer, the more the layout at hand is off. It is twice as much again, up to all that is allowed,
 //! until a layout is found, each time by another seed and by turns from what the one before ended in; then half-way between what failed
-//! and what did not.
+//! and what did not. Walks are free until one gains nothing, as happens where little time may be spent, and on a leash from then on.
 //!
 //! Everything is counted, the clock only stops.
 
@@ -15,7 +15,7 @@ use rk_plan::arena::pack_with;
 use rk_plan::{Bytes, Time, judge};
 
 use crate::anneal::Annealing;
-use crate::anneal::ease::Within;
+use crate::anneal::ease::{Walk, Within};
 use crate::clock::Clock;
 use crate::compact::compact;
 use crate::model::{Model, from_sequence, to_sequence};
@@ -59,7 +59,7 @@ impl Relief<'_> {
         let share = (off * OFF).clamp(LITTLE, 1.0);
         let mut target = own + ((more as f64 * share) as u64).max(1).min(more);
         let (mut failed, mut best, mut last) = (own, plan.clone(), None::<Plan>);
-        let part = clock.left() / PARTS;
+        let (part, mut walk) = (clock.left() / PARTS, Walk::Free);
         for attempt in 0.. {
             if clock.expired() {
                 break;
@@ -70,11 +70,15 @@ impl Relief<'_> {
             let before = last.take().filter(|last| attempt % 2 == 1 && last.trace.time.0 <= target);
             let from = before.as_ref().unwrap_or(&plan);
             let eased =
-                self.eased(&request, from, (Time(target), Time(target - own)), &goal, clock).or(before);
+                self.eased(&request, walk, from, (Time(target), Time(target - own)), &goal, clock).or(before);
             let hopeless = eased.is_none();
+            if hopeless && walk == Walk::Free {
+                walk = Walk::Leashed;
+                continue;
+            }
             if let Some(eased) = eased {
                 let (peak, clock) = (eased.trace.peak, Clock::new(part.min(clock.left())));
-                let found = compact(&request, eased, self.addresses, peak, &goal, &clock);
+                let found = compact(&request, eased, &[], self.addresses, peak, &goal, &clock);
                 let (time, height) = (found.trace.time.0, found.height());
                 tracing::debug!(
                     attempt,
@@ -112,6 +116,7 @@ impl Relief<'_> {
     fn eased(
         &self,
         request: &Request,
+        walk: Walk,
         plan: &Plan,
         (most, spent): (Time, Time),
         goal: impl Fn(Bytes) -> Bytes,
@@ -128,6 +133,7 @@ impl Relief<'_> {
         let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
         annealing.ease(
             moves,
+            walk,
             Within { most: most.0, spent: spent.0, roof: signed(roof.0.into()) },
             room,
             clock,

@@ -137,7 +137,12 @@ impl<'a> Task<'a> {
 
     /// Whether so many parts of the time so far have passed since the best plan was found, but for one.
     pub(crate) fn is_stale(&self, parts: u32) -> bool {
-        self.has_plan() && self.clock.elapsed() >= self.found_after.saturating_mul(parts)
+        self.has_plan() && self.stale_in(parts).is_zero()
+    }
+
+    /// How long until that is so, if none is found.
+    pub(crate) fn stale_in(&self, parts: u32) -> Duration {
+        self.found_after.saturating_mul(parts).saturating_sub(self.clock.elapsed())
     }
 
     /// Whether there is a plan that is more than a makeshift.
