@@ -188,6 +188,10 @@ pub(crate) fn first_attempt(task: &mut Task) {
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let mut along = Attempts::new(&model, &given, budget, seed);
     for attempt in 0..TRIES {
+        // One attempt and one makeshift are made even if the time is over.
+        if attempt > 0 && clock.expired() {
+            break;
+        }
         if let Some(best) = along.next(&clock) {
             task.offer(&best.nodes, Solver::Greedy);
             break;

@@ -37,13 +37,9 @@ const AGAIN: u32 = 2;
 /// ... or this share of the spare time, if that is more.
 const KEPT: f64 = 0.15;
 
-/// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, ...
+/// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, and the seeds
+/// of those in what is left then.
 const FIRST: f64 = 0.2;
-/// ... and then, if its arena is above what is near by less than this, by other seeds: for this share of the rest if by next to nothing, ...
-const HOPEFUL: f64 = 0.005;
-const MOST: f64 = 0.85;
-/// ... and for so much less of it the farther it is.
-const LESS: f64 = 0.5;
 const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
@@ -125,13 +121,7 @@ fn placed(
     if best.sequence.0.len() > MOST_RUNS || most <= time {
         return compact(request, best, &[], addresses, floor, near, clock);
     }
-    let by_seeds = |turn: u64| Request { seed: request.seed.wrapping_add(turn * SEEDS), ..request.clone() };
-    let mut best = compact(request, best, &rivals, addresses, floor, near, &clock.part(FIRST));
-    let off = best.height().0 as f64 / near(best.trace.peak).0.max(1) as f64 - 1.0;
-    if !is_near(&best) && off < HOPEFUL {
-        let share = MOST * (1.0 - LESS * off / HOPEFUL);
-        best = compact(&by_seeds(1), best, &rivals, addresses, floor, near, &clock.part(share));
-    }
+    let best = compact(request, best, &rivals, addresses, floor, near, &clock.part(FIRST));
     if is_near(&best) || clock.expired() {
         return best;
     }
@@ -140,7 +130,8 @@ fn placed(
         tracing::info!(time = best.trace.time.0, faster = time.0, "the faster plan does not pack");
     }
     // There may be no other runs for so little time.
-    compact(&by_seeds(2), best, &rivals, addresses, floor, near, clock)
+    let request = Request { seed: request.seed.wrapping_add(SEEDS), ..request.clone() };
+    compact(&request, best, &rivals, addresses, floor, near, clock)
 }
 
 /// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for

@@ -29,7 +29,7 @@ const MOVES_PER_NODE: u64 = 400;
 const MOVES: (u64, u64) = (200_000, 400_000);
 /// An arena that is off by one in so many gets all the time that is allowed, and one that is hardly off this share of it.
 const OFF: f64 = 50.0;
-const LITTLE: f64 = 0.3;
+const LITTLE: f64 = 0.02;
 /// The time for each layout is one in so many of all.
 const PARTS: u32 = 4;
 /// Memory that is less full by less than one in so many is as full.
