@@ -5,9 +5,10 @@
 //! steps of what is above [`SHARE`] of the peak, within a given time ([`crate::anneal::ease`]), and a layout is searched for what
 //! that ends in ([`crate::compact`]).
 //!
-//! The time that is given first is the longer, the more the layout at hand is off. It is twice as much again, up to all that is allowed,
-//! until a layout is found, each time by another seed and by turns from what the one before ended in; then half-way between what failed
-//! and what did not. Walks are free until one gains nothing, as happens where little time may be spent, and on a leash from then on.
+//! The time that is given first is the longer, the more the layout at hand is off; where that is little, other runs of the same time come
+//! first. It is twice as much again, up to all that is allowed, until a layout is found, each time by another seed and by turns from what
+//! the one before ended in; then half-way between what failed and what did not. Walks are free until one gains nothing, as happens where
+//! little time may be spent, and on a leash from then on or, within the same time, from the first on.
 //!
 //! Everything is counted, the clock only stops.
 
@@ -27,9 +28,11 @@ const SHARE: u128 = 900;
 const MOVES_PER_NODE: u64 = 400;
 /// ... and at least and at most.
 const MOVES: (u64, u64) = (200_000, 400_000);
-/// An arena that is off by one in so many gets all the time that is allowed, and one that is hardly off this share of it.
+/// An arena that is off by one in so many gets all the time that is allowed, ...
 const OFF: f64 = 50.0;
-const LITTLE: f64 = 0.02;
+/// ... and what would get less than this share of it, none at first, and then one in so many parts.
+const LITTLE: f64 = 0.3;
+const LEAST: u64 = 64;
 /// The time for each layout is one in so many of all.
 const PARTS: u32 = 4;
 /// Memory that is less full by less than one in so many is as full.
@@ -56,10 +59,15 @@ impl Relief<'_> {
         let off = plan.height().0 as f64 / goal(plan.trace.peak).0.max(1) as f64 - 1.0;
         let own = plan.trace.time.0;
         let more = self.most.0.saturating_sub(own);
-        let share = (off * OFF).clamp(LITTLE, 1.0);
-        let mut target = own + ((more as f64 * share) as u64).max(1).min(more);
+        let share = (off * OFF).min(1.0);
+        let (first, mut walk) = match share < LITTLE {
+            true => (0, Walk::Leashed),
+            false => ((more as f64 * share) as u64, Walk::Free),
+        };
+        let mut target = own + first;
+        let least = (more / LEAST).max(1);
         let (mut failed, mut best, mut last) = (own, plan.clone(), None::<Plan>);
-        let (part, mut walk) = (clock.left() / PARTS, Walk::Free);
+        let part = clock.left() / PARTS;
         for attempt in 0.. {
             if clock.expired() {
                 break;
@@ -100,7 +108,7 @@ impl Relief<'_> {
                 if hopeless && target == own + more {
                     break;
                 }
-                target = own + more.min(2 * (target - own));
+                target = own + more.min((2 * (target - own)).max(least));
                 continue;
             }
             let time = best.trace.time.0;
