@@ -422,4 +422,44 @@ mod tests {
             |percent| packs_easily(&Request::new(&graph, Bytes(base.peak.0 * percent / 100)), addresses);
         assert!(easy(100) && !easy(60));
     }
+
+    #[test]
+    fn a_plan_that_does_not_fit_gets_other_runs_that_do() {
+        use crate::synthetic::{Family, graph};
+        let (mut tight, mut fitting) = (0, 0);
+        for seed in 0..8 {
+            let graph = graph(Family::Layered, 60, seed);
+            let addresses = Addresses { alignment: Bytes(1), effort: 0 };
+            let third = Bytes(base_trace(&graph).peak.0 / 3);
+            let request =
+                Request { time_limit: Duration::from_secs(2), ..Request::new(&graph, Bytes(2 * third.0)) };
+            let Some(wanted) = quick(&request, request.budget) else { continue };
+            let height = pack_with(&graph, &wanted.sequence, &wanted.trace, addresses.alignment, 0).size;
+            // A hundredth less than it needs as it is, unless the peak does not allow that.
+            let request = Request { budget: Bytes(height.0 / 100 * 99).max(wanted.trace.peak), ..request };
+            if request.budget >= height {
+                continue;
+            }
+            tight += 1;
+            let packer = || Packer {
+                request: &request,
+                addresses,
+                easy: false,
+                clock: Clock::new(request.time_limit),
+                smallest: None,
+                reached: Bytes(0),
+            };
+            let found = packer().relieved(Some(&wanted), None);
+            let dearest = wanted.trace.time.0 + graph.total_time().0 / DEAREST;
+            if let Some(found) = found {
+                assert!(found.height() <= request.budget && found.trace.time.0 <= dearest, "seed {seed}");
+                assert_eq!(judge(&graph, &found.sequence), Ok(found.trace));
+                fitting += 1;
+            }
+            // Nothing is faster than a plan of the same time that fits.
+            let known = packer().relieved(Some(&wanted), Some(wanted.clone()));
+            assert_eq!(known.map(|plan| plan.sequence), Some(wanted.sequence), "seed {seed}");
+        }
+        assert!(tight >= 4 && 2 * fitting > tight, "{fitting} of {tight}");
+    }
 }
