@@ -212,6 +212,8 @@ mod tests {
             let task = Task::new(&request);
             std::thread::sleep(task.clock.elapsed() * STALE);
             assert_eq!(is_time_to_pack(&task), time);
+            let share = share_until_packing(&task);
+            assert!((share == 0.0) == time && share <= 1.0, "{share}");
         }
         let request = Request { time_limit: minute, spare: spare(hour), ..Request::new(&graph, fits) };
         std::thread::sleep(Duration::from_millis(1));
