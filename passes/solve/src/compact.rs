@@ -5,7 +5,7 @@
 //! belongs to the plan, which is passed on with it. Packing the order that it ends in by itself seldom finds one as low, but costs little
 //! and is tried, too. Where sizes are nearly multiples of one number, the search counts in that.
 //!
-//! Everything is counted, the clock only stops. The arena never grows. Not here: plans of another time ([`crate::relieve`], [`crate::packed`]).
+//! Everything is counted, the clock only stops. An arena is never farther off in the end. Not here: plans of another time ([`crate::relieve`], [`crate::packed`]).
 
 use rk_plan::arena::{Arena, pack_to};
 use rk_plan::{Bytes, Sequence, judge};
@@ -58,7 +58,7 @@ pub(crate) fn compact(
             let Some(start) = packed(calm, origin) else { continue };
             tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
             let joint = joint(&start);
-            keep_lower(&mut best, start, &goal);
+            keep_nearer(&mut best, start, &goal);
             joint
         } else {
             joint(&best)
@@ -82,8 +82,8 @@ pub(crate) fn compact(
         let Some(found) = found.filter(|plan| plan.trace.peak <= limit) else { continue };
         // Where the search had too little time for its own layout, the packer may do better with its order.
         let again = packed(found.sequence.clone(), origin);
-        keep_lower(&mut best, found, &goal);
-        again.into_iter().for_each(|plan| keep_lower(&mut best, plan, &goal));
+        keep_nearer(&mut best, found, &goal);
+        again.into_iter().for_each(|plan| keep_nearer(&mut best, plan, &goal));
         if done(&best) {
             break;
         }
@@ -105,7 +105,8 @@ fn packed(
     fits.then_some(Plan { sequence, trace, solver: like.solver, arena: Some(arena) })
 }
 
-fn keep_lower(best: &mut Plan, plan: Plan, goal: impl Fn(Bytes) -> Bytes) {
+/// Keeps the one that is off by less; of two that are not off, or by as much, the lower one.
+fn keep_nearer(best: &mut Plan, plan: Plan, goal: impl Fn(Bytes) -> Bytes) {
     let off = |plan: &Plan| plan.height().0.saturating_sub(goal(plan.trace.peak).0);
     if (off(&plan), plan.height()) < (off(best), best.height()) {
         *best = plan;

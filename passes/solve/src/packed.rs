@@ -389,6 +389,7 @@ pub(crate) fn arena_of(request: &Request, runs: &Sequence, trace: &rk_plan::Trac
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::synthetic::{Family, graph};
 
     /// A gated recurrent layer and its backward pass.
     fn recurrent(steps: usize) -> Graph {
@@ -425,7 +426,6 @@ mod tests {
 
     #[test]
     fn a_plan_that_does_not_fit_gets_other_runs_that_do() {
-        use crate::synthetic::{Family, graph};
         let (mut tight, mut fitting) = (0, 0);
         for seed in 0..8 {
             let graph = graph(Family::Layered, 60, seed);

@@ -119,7 +119,7 @@ fn placed(
     let floor = best.trace.peak;
     let time = best.trace.time;
     if best.sequence.0.len() > MOST_RUNS || most <= time {
-        return compact(request, best, &[], addresses, floor, near, clock);
+        return compact(request, best, &rivals, addresses, floor, near, clock);
     }
     let best = compact(request, best, &rivals, addresses, floor, near, &clock.part(FIRST));
     if is_near(&best) || clock.expired() {
