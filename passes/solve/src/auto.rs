@@ -24,6 +24,7 @@ use crate::model::Model;
 use crate::order::list_schedules;
 use crate::placed::share_until_packing;
 use crate::prove::{prove, share};
+use crate::relaxed::relax;
 use crate::replay::replay;
 use crate::search::Best;
 use crate::solver::Solver;
@@ -65,7 +66,7 @@ const MOVES: (u64, u64) = (100_000, 25_000);
 
 /// Moves of an annealing of the first round.
 pub(crate) fn moves(task: &mut Task) -> u64 {
-    let most = if order_matters(task) { MOVES.0 } else { MOVES.1 };
+    let most = if order_matters(task) && !gap_within(task, FAR) { MOVES.0 } else { MOVES.1 };
     (MOVES_PER_NODE * task.model.len() as u64).min(most)
 }
 
@@ -88,6 +89,7 @@ pub(crate) fn greedy(task: &mut Task) {
 pub(crate) fn local(task: &mut Task) {
     greedy(task);
     let mut starts = own_start(task);
+    starts.extend(relax(task));
     starts.extend(ordered_starts(task));
     search(task, starts, Until::Proved);
 }
@@ -100,6 +102,7 @@ pub(crate) fn portfolio(task: &mut Task) {
         return;
     }
     let mut starts = own_start(task);
+    starts.extend(relax(task));
     let held = task.clock.elapsed();
     starts.extend(held_starts(task));
     tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
@@ -278,9 +281,9 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
     // Where not one of these fits, more of the same will not, as far as there is an answer without them.
     let worth_it = |task: &Task| task.has_plan() || task.plan.is_none();
     for per_mille in [10, 30, 70, 0] {
-        for set in &sets {
-            starts.extend(replayed(task, set));
-        }
+        let given: Vec<Best> = sets.iter().filter_map(|set| replayed(task, set)).collect();
+        starts.extend(relaxed(task, &sets, &given));
+        starts.extend(given);
         if per_mille == 0 || task.is_settled() || !cuts_fit(task) || !worth_it(task) {
             break;
         }
@@ -293,7 +296,7 @@ fn held_starts(task: &mut Task) -> Vec<Best> {
         starts.extend(nearby_cuts(task, at));
     }
     if let Some(set) = first.filter(|_| far) {
-        let order = (0..task.model.len() as u32).collect();
+        let order = task.relaxed.clone().unwrap_or_else(|| (0..task.model.len() as u32).collect());
         let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
         let clock = task.clock.part(WAITING);
         for best in wait(&task.model, held, task.budget, task.request.seed, 0, &clock) {
@@ -318,7 +321,9 @@ fn nearby_cuts(task: &mut Task, at: NodeId) -> Vec<Best> {
                 break;
             }
             let set = roughly_held_at(graph, Bytes(task.request.budget.0 / 1000 * share), node);
-            found.extend(set.and_then(|set| replayed(task, &set)));
+            let Some(set) = set else { continue };
+            found.extend(replayed(task, &set));
+            found.extend(task.relaxed.clone().and_then(|order| replayed_in(task, &order, &set)));
         }
     }
     found.sort_by_key(|best| best.cost);
@@ -330,10 +335,23 @@ fn nearby_cuts(task: &mut Task, at: NodeId) -> Vec<Best> {
 /// A plan that holds what a cut holds.
 pub(crate) fn replayed(task: &mut Task, set: &HeldSet) -> Option<Best> {
     let base: Vec<u32> = (0..task.model.len() as u32).collect();
-    let nodes = replay(&task.model, &base, set.at.0, &evicted(task, set));
+    replayed_in(task, &base, set)
+}
+
+fn replayed_in(task: &mut Task, order: &[u32], set: &HeldSet) -> Option<Best> {
+    let nodes = replay(&task.model, order, set.at.0, &evicted(task, set));
     let best = first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock)?;
     task.offer(&best.nodes, Solver::Cut);
     Some(best)
+}
+
+/// The same in the relaxed order, which is given up if it brings nothing better than the given one did.
+fn relaxed(task: &mut Task, sets: &[HeldSet], given: &[Best]) -> Vec<Best> {
+    let Some(order) = task.relaxed.take() else { return Vec::new() };
+    let starts: Vec<Best> = sets.iter().filter_map(|set| replayed_in(task, &order, set)).collect();
+    let least = |starts: &[Best]| starts.iter().map(|best| best.cost).min().unwrap_or(u64::MAX);
+    task.relaxed = (least(&starts) < least(given)).then_some(order);
+    starts
 }
 
 /// The outputs of what runs again, except those that are held nevertheless.
@@ -357,7 +375,7 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
         .map(|order| Annealing::new(&model, order, task.budget, seed))
         .collect();
     annealed.sort_by_key(|annealing| annealing.best_excess);
-    annealed.truncate(4);
+    annealed.truncate(if model.len() <= SMALL { 4 } else { 1 });
     tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
     let mut starts = Vec::new();
     let mut start = |task: &mut Task, nodes: &[u32], tries: u32| {

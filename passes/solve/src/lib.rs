@@ -52,6 +52,7 @@ mod placed;
 mod pressure;
 mod prove;
 mod record;
+mod relaxed;
 mod relieve;
 mod repair;
 mod replay;

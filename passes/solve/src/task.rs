@@ -58,6 +58,8 @@ pub(crate) struct Task<'a> {
     pub(crate) branches: Option<Branches<'a>>,
     /// The time of the plan that a proof was last tried for.
     pub(crate) tried_to_prove: Option<u64>,
+    /// An order to build starts on besides the given one, see [`crate::relaxed`].
+    pub(crate) relaxed: Option<Vec<u32>>,
     /// The node of the best cut.
     pub(crate) at: Option<u32>,
     /// What is left of [`Request::spare`], and the plan that was packed in it.
@@ -94,6 +96,7 @@ impl<'a> Task<'a> {
             states: None,
             branches: None,
             tried_to_prove: None,
+            relaxed: None,
             at: None,
             spare: request.spare,
             early: None,
