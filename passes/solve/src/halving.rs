@@ -9,6 +9,7 @@
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
 //! 2016, for the halving.
 
+use crate::anneal::ease::{Walk, Within};
 use crate::anneal::{Annealing, HEATS};
 use crate::auto::{
     SMALL, TRIES, WAITING, gap_is_large, gap_within, insist, moves, order_matters, proof_starts,
@@ -49,6 +50,14 @@ const NEAR: u64 = 1_000;
 
 /// Iterations of the search in each order that is tried from a plan at rest.
 const PATIENCE: u64 = 50;
+/// Moves of an annealing for less memory, per iteration of the round (a move takes a twentieth of its time, about), ...
+const EASING: u64 = 8;
+/// ... and times nodes, at least and at most.
+const EASED: (u64, u64) = (10, 100);
+/// Memory above this share of the budget counts as full, in per mille, ...
+const FULL: i64 = 900;
+/// ... and one part in so many of the base time may be spent on less of it.
+const SPENT: u64 = 1_000;
 /// How hot the annealing from the best plan is at first: a part of it stays.
 pub(crate) const REHEAT: f64 = 0.5;
 
@@ -96,6 +105,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     let mut stalled = false;
     for round in 0u32.. {
         let before = task.best_cost();
+        let made = iterations.saturating_mul(searches.len() as u64);
         run_side_by_side(&mut searches, threads, iterations, goal, &clock);
         for search in &searches {
             task.offer(&search.best.nodes, Solver::Local);
@@ -158,6 +168,12 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
         }
+        if idle > 0 || (task.relaxed.is_some() && gap_is_large(task)) {
+            let seed = seed.wrapping_add(u64::from(round));
+            let walk = if round % 2 == 0 { Walk::Leashed } else { Walk::Free };
+            let eased = roomier(&model, &searches[0].best, budget, (made, walk), seed, &clock);
+            searches.extend(eased.map(|nodes| Search::new(&model, &nodes, budget, seed)));
+        }
         if reordered && gap_is_large(task) {
             let rivals = rivals(
                 &model,
@@ -175,6 +191,29 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     }
     task.exhausted = stalled;
     task.model = model;
+}
+
+/// The best sequence with its memory less full, at the price of a little time, which comes back with interest where the search can then
+/// run less again: it looks at time only, and has no reason to free what nobody needs yet. Takes a part of the time of the
+/// iterations that were just made; `None` if that is too little to get anywhere.
+fn roomier(
+    model: &Model,
+    best: &Best,
+    budget: i64,
+    (iterations, walk): (u64, Walk),
+    seed: u64,
+    clock: &Clock,
+) -> Option<Vec<u32>> {
+    let nodes = model.len() as u64;
+    let moves = EASING.saturating_mul(iterations).min(EASED.1 * nodes);
+    if moves < EASED.0 * nodes {
+        return None;
+    }
+    let room = |peak: i64| peak / 1000 * FULL;
+    let spent = model.time.iter().sum::<u64>() / SPENT;
+    let mut annealing = Annealing::new(model, &best.nodes, room(budget), seed);
+    annealing.ease(moves, walk, Within { most: best.cost + spent, spent, roof: budget }, room, clock);
+    Some(annealing.best)
 }
 
 /// Leaves two of each cost: searches that ended at one cost are nearly always at one plan. They are sorted by cost.
@@ -260,6 +299,25 @@ mod tests {
 
     use super::*;
     use crate::synthetic::{Family, graph};
+
+    #[test]
+    fn a_plan_gets_roomier_for_little_time() {
+        let graph = graph(Family::Bottleneck, 150, 3);
+        let model = Model::new(&graph);
+        let budget = base_trace(&graph).peak.0 as i64 / 100 * 60;
+        let clock = Clock::new(std::time::Duration::MAX);
+        let base: Vec<u32> = (0..model.len() as u32).collect();
+        let best = first_plan::greedy(&model, &base, budget, 0, TRIES, &clock).expect("a plan");
+        assert!(roomier(&model, &best, budget, (10, Walk::Free), 0, &clock).is_none(), "too little time");
+        let full = |nodes: &[u32]| Annealing::new(&model, nodes, budget / 1000 * FULL, 0).best_excess;
+        for walk in [Walk::Free, Walk::Leashed] {
+            let roomy = roomier(&model, &best, budget, (10_000, walk), 0, &clock).expect("time enough");
+            let found = Search::new(&model, &roomy, budget, 0).best.cost;
+            assert!(crate::tape::Tape::new(&model, &roomy).peak() <= budget);
+            assert!(found <= best.cost + model.time.iter().sum::<u64>() / SPENT);
+            assert!(full(&roomy) < full(&best.nodes));
+        }
+    }
 
     #[test]
     fn those_that_lost_early_come_back_best_first() {
