@@ -3,7 +3,8 @@
 //! Every start gets the same few iterations, the fewer the more nodes there are: what is won by looking at many starts for long does
 //! not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
 //! round, some that lost early come back for a while: the winner may sit in a place with no way out. Then orders in which nodes wait
-//! for each other are tried from it, too (`wait.rs`). In small graphs, and where another order may pay, annealed rivals join every
+//! for each other are tried from it, too (`wait.rs`), and its memory is made less full (`anneal/ease.rs`): what the search then runs less
+//! again may be more than what that cost. In small graphs, and where another order may pay, annealed rivals join every
 //! round, twice as long as in the one before. Proofs are tried in between.
 //!
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
