@@ -352,6 +352,21 @@ mod tests {
         assert!(lower >= 5 && higher * 3 < lower, "{lower} lower, {higher} higher");
     }
 
+    /// Less than a comparison for each attempt is no reason to try for ever.
+    #[test]
+    fn what_little_effort_is_left_comes_to_an_end() {
+        let mut random = SplitMix(1);
+        let items = pieces(&mut random, 40, 60);
+        let first = place::orders(&items).map(|(fit, order)| place::place(&items, &order, fit));
+        let first = first.min_by_key(|offsets| height(&items, offsets)).expect("orders");
+        let (bound, before) = (height_bound(&items), height(&items, &first));
+        assert!(before > bound, "it packs by itself");
+        for effort in 0..40 {
+            let (offsets, spent) = eject::squeeze(&items, first.clone(), bound, 1, effort);
+            assert!(height(&items, &offsets) <= before && spent >= effort);
+        }
+    }
+
     #[test]
     fn the_checker_sees_a_collision() {
         let mut arena = packed("a 4KiB 1; b(a) 4KiB 1", 512);

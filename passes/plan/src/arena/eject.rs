@@ -35,7 +35,7 @@ pub(super) fn squeeze(
 ) -> (Vec<u64>, u64) {
     let mut least = height(items, &offsets);
     let mut state = Squeeze::new(items);
-    let (mut patience, mut attempt) = (effort / ATTEMPTS, 0u32);
+    let (mut patience, mut attempt) = ((effort / ATTEMPTS).max(1), 0u32);
     while least > goal && state.spent < effort {
         let target = (least - 1 - (least - goal) / STEP) / alignment * alignment;
         let habit = Habit { any_hole: attempt % 2 == 1, by_size: attempt / 2 % 2 == 1 };
