@@ -9,6 +9,7 @@
 //!
 //! Source: planner.md of the project, sections 2 and 4.7.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rk_plan::{Bytes, NodeId, Time};
@@ -120,7 +121,7 @@ pub(crate) fn nearby(task: &mut Task) {
     let mut starts: Vec<Best> = task.plan.iter().map(best_of).collect();
     if task.model.len() <= SMALL || order_matters(task) {
         let moves = moves(task);
-        let model = std::mem::replace(&mut task.model, Model::empty());
+        let model = Arc::clone(&task.model);
         for ((_, start), seed) in task.request.starts.iter().zip(seed..) {
             let mut annealing =
                 Annealing::new(&model, &crate::model::from_sequence(start), task.budget, seed);
@@ -132,7 +133,6 @@ pub(crate) fn nearby(task: &mut Task) {
                 starts.push(best);
             }
         }
-        task.model = model;
     }
     search(task, starts, Until::TimeIsUp);
 }
@@ -158,9 +158,8 @@ pub(crate) fn cut(task: &mut Task) {
     bound(task);
     if !task.is_settled() {
         held_starts(task);
-        let model = std::mem::replace(&mut task.model, Model::empty());
+        let model = Arc::clone(&task.model);
         starts_by(task, &model, ALONE);
-        task.model = model;
     }
 }
 
@@ -186,8 +185,7 @@ fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
 /// Gap eviction along the given order. Attempts that get stuck take turns with those at a makeshift.
 pub(crate) fn first_attempt(task: &mut Task) {
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
-    // Taken out, so that the attempts can borrow it while the task collects what they find.
-    let model = std::mem::replace(&mut task.model, Model::empty());
+    let model = Arc::clone(&task.model);
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let mut along = Attempts::new(&model, &given, budget, seed);
     for attempt in 0..TRIES {
@@ -205,7 +203,6 @@ pub(crate) fn first_attempt(task: &mut Task) {
             });
         }
     }
-    task.model = model;
 }
 
 /// The best plan, if anything is to be built on it.
@@ -367,8 +364,7 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
     let (seed, moves) = (task.request.seed, moves(task));
     let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
     orders.push((0..task.model.len() as u32).collect());
-    // Taken out, so that the annealings can borrow it while the task collects what they find.
-    let model = std::mem::replace(&mut task.model, Model::empty());
+    let model = Arc::clone(&task.model);
     let mut annealed: Vec<Annealing> = orders
         .iter()
         .take_while(|_| !task.clock.expired())
@@ -400,7 +396,6 @@ fn ordered_starts(task: &mut Task) -> Vec<Best> {
             "annealed"
         );
     }
-    task.model = model;
     starts
 }
 
@@ -432,9 +427,8 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
         let due = elapsed / REFUTATION;
         // Each a part of the time so far, so that programs that were stopped get more the next time.
         if worth_it && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
-            let model = std::mem::replace(&mut task.model, Model::empty());
+            let model = Arc::clone(&task.model);
             drop(starts_by(task, &model, (due - proving).div_duration_f64(left)));
-            task.model = model;
             proving += task.clock.elapsed() - elapsed;
         }
     }

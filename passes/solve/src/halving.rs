@@ -4,11 +4,13 @@
 //! not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
 //! round, some that lost early come back for a while: the winner may sit in a place with no way out. Then orders in which nodes wait
 //! for each other are tried from it, too (`wait.rs`), and its memory is made less full (`anneal/ease.rs`): what the search then runs less
-//! again may be more than what that cost. In small graphs, and where another order may pay, annealed rivals join every
+//! again may be more than what that cost. Where few are left the best plan is annealed as well (`cooled.rs`). In small graphs, and where another order may pay, annealed rivals join every
 //! round, twice as long as in the one before. Proofs are tried in between.
 //!
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
 //! 2016, for the halving.
+
+use std::sync::Arc;
 
 use crate::anneal::ease::{Walk, Within};
 use crate::anneal::{Annealing, HEATS};
@@ -16,6 +18,7 @@ use crate::auto::{
     SMALL, TRIES, WAITING, gap_is_large, gap_within, insist, moves, order_matters, proof_starts,
 };
 use crate::clock::Clock;
+use crate::cooled::Cooling;
 use crate::greedy as first_plan;
 use crate::model::Model;
 use crate::order::list_schedules;
@@ -49,6 +52,8 @@ const FEW: usize = 4;
 /// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
 const NEAR: u64 = 1_000;
 
+/// Where so few searches are left, the best plan is annealed, too: before that a search gains more.
+const MATURE: usize = 4;
 /// Iterations of the search in each order that is tried from a plan at rest.
 const PATIENCE: u64 = 50;
 /// Moves of an annealing for less memory, per iteration of the round (a move takes a twentieth of its time, about), ...
@@ -91,8 +96,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     let goal = task.enough();
     let reordered = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
     let rivalry = if reordered { moves(task) } else { 0 };
-    // Taken out, so that the searches can borrow it while the task collects what they find.
-    let model = std::mem::replace(&mut task.model, Model::empty());
+    let model = Arc::clone(&task.model);
     let mut searches: Vec<Search> = starts
         .iter()
         .zip(seed..)
@@ -104,6 +108,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
     let mut stalled = false;
+    let mut cooling = Cooling::new();
     for round in 0u32.. {
         let before = task.best_cost();
         let made = iterations.saturating_mul(searches.len() as u64);
@@ -175,6 +180,12 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             let eased = roomier(&model, &searches[0].best, budget, (made, walk), seed, &clock);
             searches.extend(eased.map(|nodes| Search::new(&model, &nodes, budget, seed)));
         }
+        if searches.len() <= MATURE
+            && let Some(best) = cooling.better(&model, &searches[0].best, budget, (round, made), seed, &clock)
+        {
+            task.offer(&best.nodes, Solver::Local);
+            searches.push(Search::new(&model, &best.nodes, budget, seed));
+        }
         if reordered && gap_is_large(task) {
             let rivals = rivals(
                 &model,
@@ -191,7 +202,6 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         }
     }
     task.exhausted = stalled;
-    task.model = model;
 }
 
 /// The best sequence with its memory less full, at the price of a little time, which comes back with interest where the search can then

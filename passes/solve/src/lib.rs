@@ -28,6 +28,7 @@ mod clock;
 pub mod closure;
 mod coarse;
 mod compact;
+mod cooled;
 pub mod cut;
 mod demand;
 pub mod dtr;

@@ -13,6 +13,8 @@
 
 use crate::model::{Model, NONE, Rows};
 
+mod reorder;
+
 /// See the module.
 pub(crate) struct Line<'m> {
     pub(crate) model: &'m Model,
@@ -34,11 +36,10 @@ pub(crate) struct Line<'m> {
     /// Per run, bytes made less bytes let go; and bytes at its step beyond those alive before.
     leaves: Vec<i64>,
     here: Vec<i64>,
-    /// Per place, bytes alive before; and at the step.
-    before: Vec<i64>,
-    level: Vec<i64>,
-    /// The first place at which memory may not be what `level` says, while a run is put in or taken out.
-    lowest: usize,
+    /// Per place, bytes alive at the step beyond the budget.
+    over: Vec<i64>,
+    /// While a run is put in or taken out: from which places on there is how much more memory than `over` says.
+    differences: Vec<(usize, i64)>,
     /// Per node, the numbers of runs that were taken out.
     unused: Vec<Vec<u32>>,
     /// Wide, because a sum over steps may exceed what a graph's total may not.
@@ -46,18 +47,11 @@ pub(crate) struct Line<'m> {
     cost: u64,
     /// A reordering that is tried: the runs of a window in a new order, and what would be.
     pub(crate) trial: Vec<u32>,
-    tried: Vec<Tried>,
+    tried: Vec<reorder::Tried>,
     changes: Vec<(u32, u32)>,
     /// Instances that were met have the current stamp.
     stamps: Vec<u64>,
     stamp: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Tried {
-    leaves: i64,
-    here: i64,
-    before: i64,
 }
 
 impl<'m> Line<'m> {
@@ -91,9 +85,8 @@ impl<'m> Line<'m> {
             last: Vec::new(),
             leaves: Vec::new(),
             here: Vec::new(),
-            before: Vec::new(),
-            level: Vec::new(),
-            lowest: 0,
+            over: Vec::new(),
+            differences: Vec::new(),
             unused: vec![Vec::new(); model.len()],
             excess: 0,
             cost: 0,
@@ -109,7 +102,7 @@ impl<'m> Line<'m> {
 
     /// Starts over with another legal sequence.
     pub(crate) fn reset(&mut self, sequence: &[u32]) {
-        let (model, length) = (self.model, sequence.len());
+        let model = self.model;
         self.runs.iter_mut().chain(&mut self.unused).for_each(Vec::clear);
         for list in [&mut self.order, &mut self.at, &mut self.node, &mut self.first, &mut self.last] {
             list.clear();
@@ -124,17 +117,19 @@ impl<'m> Line<'m> {
             self.runs[node as usize].push(run);
         }
         self.cost = sequence.iter().map(|&node| model.time[node as usize]).sum();
-        self.before = vec![0; length];
-        self.level = vec![0; length];
-        self.excess = 0;
-        for run in 0..length as u32 {
+        for run in 0..sequence.len() as u32 {
             for &value in model.writes.row(self.node[run as usize]) {
                 self.let_go(value, run, self.last_user(value, run));
             }
         }
-        if length > 0 {
-            self.lowest = 0;
-            self.scan(length - 1);
+        self.differences.clear();
+        self.over.clear();
+        self.excess = 0;
+        let mut before = -self.budget;
+        for (&here, &leaves) in self.here.iter().zip(&self.leaves) {
+            self.over.push(before + here);
+            self.excess += i128::from((before + here).max(0));
+            before += leaves;
         }
     }
 
@@ -173,7 +168,7 @@ impl<'m> Line<'m> {
 
     /// Bytes over the budget at a step; negative below it.
     pub(crate) fn over(&self, place: usize) -> i64 {
-        self.level[place] - self.budget
+        self.over[place]
     }
 
     /// Whether the run at a place is the first of its node.
@@ -243,7 +238,7 @@ impl<'m> Line<'m> {
 
     /// The greatest memory at any step.
     pub(crate) fn peak(&self) -> i64 {
-        self.level.iter().copied().max().unwrap_or(0)
+        self.over.iter().max().map_or(0, |over| over + self.budget)
     }
 
     /// Whether nobody reads what a run makes, and its node runs at another time too.
@@ -253,89 +248,18 @@ impl<'m> Line<'m> {
             && self.model.writes.row(node).iter().all(|&value| self.last[self.instance(value, run)] == run)
     }
 
-    // ---- reordering ----
-
-    /// The excess if the runs from `from` on had the order of `trial`, which is theirs but for runs that are not tied.
-    pub(crate) fn tried(&mut self, from: usize) -> i128 {
-        let model = self.model;
-        let to = from + self.trial.len();
-        self.stamp += 1;
-        self.changes.clear();
-        self.tried.clear();
-        let now: i128 = (from..to).map(|place| i128::from(self.over(place).max(0))).sum();
-        for place in (0..self.trial.len()).rev() {
-            let run = self.trial[place];
-            let node = self.node[run as usize];
-            let mut leaves = 0;
-            let mut here = self.made(node);
-            for &value in model.writes.row(node) {
-                if self.last[self.instance(value, run)] != run {
-                    leaves += model.bytes[value as usize];
-                }
-            }
-            for &value in model.reads.row(node) {
-                let instance = self.instance(value, self.source(value, self.at[run as usize]));
-                let last = self.last[instance];
-                if last == NONE || self.stamps[instance] == self.stamp {
-                    continue;
-                }
-                let end = self.at[last as usize] as usize;
-                if end < from || end >= to {
-                    continue;
-                }
-                self.stamps[instance] = self.stamp;
-                if last != run {
-                    self.changes.push((instance as u32, run));
-                }
-                leaves -= model.bytes[value as usize];
-                if model.over[node as usize] == value {
-                    here -= model.bytes[value as usize];
-                }
-            }
-            self.tried.push(Tried { leaves, here, before: 0 });
-        }
-        self.tried.reverse();
-        let (mut before, mut then) = (self.before[from], 0i128);
-        for tried in &mut self.tried {
-            tried.before = before;
-            then += i128::from((before + tried.here - self.budget).max(0));
-            before += tried.leaves;
-        }
-        self.excess - now + then
-    }
-
-    /// The greatest memory at a step of what was tried.
-    pub(crate) fn trial_peak(&self) -> i64 {
-        self.tried.iter().map(|tried| tried.before + tried.here).max().unwrap_or(0)
-    }
-
-    /// Makes what was tried; `excess` is what [`Line::tried`] said.
-    pub(crate) fn accept(&mut self, from: usize, excess: i128) {
-        for ((place, &run), tried) in (from..).zip(&self.trial).zip(&self.tried) {
-            self.order[place] = run;
-            self.at[run as usize] = place as u32;
-            self.leaves[run as usize] = tried.leaves;
-            self.here[run as usize] = tried.here;
-            self.before[place] = tried.before;
-            self.level[place] = tried.before + tried.here;
-        }
-        for &(instance, run) in &self.changes {
-            self.last[instance as usize] = run;
-        }
-        self.excess = excess;
-    }
-
     // ---- putting in and taking out ----
 
     /// Runs a node before what is at a place. Its operands must have run.
     pub(crate) fn insert(&mut self, node: u32, place: usize) {
         let model = self.model;
         let run = self.unused[node as usize].pop().unwrap_or_else(|| self.another(node));
+        let over = self.before(place) + self.here[run as usize];
         self.order.insert(place, run);
-        self.before.insert(place, 0);
-        self.level.insert(place, 0);
+        self.over.insert(place, over);
+        self.excess += i128::from(over.max(0));
         self.number(place);
-        self.lowest = place;
+        self.differences.push((place + 1, self.leaves[run as usize]));
         let at = &self.at;
         let runs = &mut self.runs[node as usize];
         let index = runs.partition_point(|&other| (at[other as usize] as usize) < place);
@@ -354,20 +278,13 @@ impl<'m> Line<'m> {
                 self.let_go(value, source, run);
             }
         }
-        self.scan(place);
+        self.settle();
     }
 
     /// Takes the run at a place out. Legal unless it is the first of its node and its outputs are read before the second.
     pub(crate) fn remove(&mut self, place: usize) {
         let model = self.model;
-        let run = self.order.remove(place);
-        let node = self.node[run as usize];
-        self.before.remove(place);
-        self.excess -= i128::from((self.level.remove(place) - self.budget).max(0));
-        // What lies behind has the same memory as before.
-        self.at[run as usize] = place as u32;
-        self.number(place);
-        self.lowest = place;
+        let (run, node) = (self.order[place], self.node_at(place));
         for &value in model.writes.row(node) {
             self.let_go(value, run, NONE);
         }
@@ -385,11 +302,13 @@ impl<'m> Line<'m> {
                 self.let_go(value, source, self.last_user(value, source));
             }
         }
+        self.differences.push((place + 1, -self.leaves[run as usize]));
+        self.settle();
+        self.order.remove(place);
+        self.excess -= i128::from(self.over.remove(place).max(0));
+        self.number(place);
         self.cost -= model.time[node as usize];
         self.unused[node as usize].push(run);
-        if place > 0 {
-            self.scan(place - 1);
-        }
     }
 
     // ---- inside ----
@@ -400,8 +319,9 @@ impl<'m> Line<'m> {
         self.node.push(node);
         self.at.push(0);
         self.first.push(self.last.len() as u32);
-        self.leaves.push(model.output_bytes(node));
-        self.here.push(self.made(node));
+        let made = model.output_bytes(node);
+        self.leaves.push(made);
+        self.here.push(made + model.workspace[node as usize]);
         self.last.resize(self.last.len() + model.writes.row(node).len(), NONE);
         self.stamps.resize(self.last.len(), 0);
         self.node.len() as u32 - 1
@@ -414,8 +334,13 @@ impl<'m> Line<'m> {
         }
     }
 
-    fn made(&self, node: u32) -> i64 {
-        self.model.output_bytes(node) + self.model.workspace[node as usize]
+    /// Bytes alive before the step at a place, or at the end, beyond the budget.
+    fn before(&self, place: usize) -> i64 {
+        if let Some(&run) = self.order.get(place) {
+            return self.over[place] - self.here[run as usize];
+        }
+        let Some((&run, &over)) = self.order.last().zip(self.over.last()) else { return -self.budget };
+        over - self.here[run as usize] + self.leaves[run as usize]
     }
 
     fn instance(&self, value: u32, run: u32) -> usize {
@@ -470,29 +395,49 @@ impl<'m> Line<'m> {
         }
         for (user, sign) in [(old, 1), (user, -1)] {
             if user != NONE {
-                self.lowest = self.lowest.min(self.at[user as usize] as usize);
+                let in_place = self.model.over[self.node[user as usize] as usize] == value;
                 self.leaves[user as usize] += sign * bytes;
-                if self.model.over[self.node[user as usize] as usize] == value {
+                if in_place {
                     self.here[user as usize] += sign * bytes;
                 }
+                self.differences.push((self.place(user) + usize::from(!in_place), sign * bytes));
             }
         }
     }
 
-    /// Memory and excess anew, from the lowest place that may have changed to `to`.
-    fn scan(&mut self, to: usize) {
-        let from = self.lowest;
-        let mut before = from
-            .checked_sub(1)
-            .map_or(0, |place| self.before[place] + self.leaves[self.order[place] as usize]);
-        for place in from..=to {
-            let run = self.order[place] as usize;
-            let level = before + self.here[run];
-            let (old, new) = (self.level[place] - self.budget, level - self.budget);
-            self.excess += i128::from(new.max(0) - old.max(0));
-            self.before[place] = before;
-            self.level[place] = level;
-            before += self.leaves[run];
+    /// Brings memory and excess up to date.
+    fn settle(&mut self) {
+        let mut differences = std::mem::take(&mut self.differences);
+        differences.sort_unstable_by_key(|&(place, _)| place);
+        let (mut amount, mut from) = (0, 0);
+        for &(place, difference) in &differences {
+            if place > from && amount != 0 {
+                self.raise(from, place, amount);
+            }
+            (amount, from) = (amount + difference, place);
         }
+        if amount != 0 {
+            self.raise(from, self.len(), amount);
+        }
+        differences.clear();
+        self.differences = differences;
+    }
+
+    /// Adds to the memory at the places from `from` to before `to`.
+    fn raise(&mut self, from: usize, to: usize, amount: i64) {
+        // So many steps that the sum fits: none changes by more than the amount.
+        let most = usize::try_from(i64::MAX / amount.abs()).unwrap_or(usize::MAX);
+        let mut twice = i128::from(amount) * (to - from) as i128;
+        for steps in self.over[from..to].chunks_mut(most) {
+            let mut sum = 0;
+            for over in steps {
+                // What is above zero is half of the number and its absolute value, which vectors have and the larger of two not.
+                sum -= over.abs();
+                *over += amount;
+                sum += over.abs();
+            }
+            twice += i128::from(sum);
+        }
+        self.excess += twice / 2;
     }
 }

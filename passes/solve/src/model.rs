@@ -140,25 +140,6 @@ impl Model {
         model
     }
 
-    /// A model of nothing, to stand in for one that is borrowed elsewhere.
-    pub(crate) fn empty() -> Self {
-        Self {
-            time: Vec::new(),
-            workspace: Vec::new(),
-            state: Vec::new(),
-            once: Vec::new(),
-            reads: Rows::new(&[]),
-            writes: Rows::new(&[]),
-            over: Vec::new(),
-            bytes: Vec::new(),
-            producer: Vec::new(),
-            pinned: Vec::new(),
-            readers: Rows::new(&[]),
-            overwritable: Vec::new(),
-            index: Vec::new(),
-        }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.time.len()
     }

@@ -2,12 +2,12 @@
 //!
 //! 1. Pack the best plan as it is, and others of the same time, until an arena is *near* its peak: at most a hundredth above.
 //! 2. Else move its runs and buffers at once, and those of the others by turns ([`crate::compact`]).
-//! 3. If that does not do, let others run again ([`crate::relieve`]), for an eightieth of the time of all nodes once more at most. No
+//! 3. If that does not do, let others run again ([`crate::relieve`]), for a seventy-second of the time of all nodes once more at most. No
 //!    plan that is proven to be the fastest by then is given away for that, and one with little left to prove for little.
 //!
 //! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
 //! is over, or that found no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search
-//! goes on in most of the rest, and what it finds then is packed in what is left. A plan that is faster by an eightieth at most and whose
+//! goes on in most of the rest, and what it finds then is packed in what is left. A plan that is faster by a seventy-second at most and whose
 //! arena is not near does not replace one whose arena is.
 
 use std::time::Duration;
@@ -43,7 +43,7 @@ const FIRST: f64 = 0.2;
 const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
-const DEARER: u64 = 80;
+const DEARER: u64 = 72;
 /// ... and of what is not proven.
 const UNPROVEN: u64 = 2;
 

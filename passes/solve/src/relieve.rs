@@ -28,6 +28,8 @@ const SHARE: u128 = 900;
 const MOVES_PER_NODE: u64 = 400;
 /// ... and at least and at most.
 const MOVES: (u64, u64) = (200_000, 400_000);
+/// So often doubled from the first attempt to the longest: there may be no time for more than one.
+const SHORTER: u64 = 2;
 /// An arena that is off by one in so many gets all the time that is allowed, ...
 const OFF: f64 = 50.0;
 /// ... and what would get less than this share of it, none at first, and then one in so many parts.
@@ -68,6 +70,8 @@ impl Relief<'_> {
         let least = (more / LEAST).max(1);
         let (mut failed, mut best, mut last) = (own, plan.clone(), None::<Plan>);
         let part = clock.left() / PARTS;
+        let most = (MOVES_PER_NODE * self.request.graph.len() as u64).clamp(MOVES.0, MOVES.1);
+        let moves = |attempt: u64| most >> SHORTER.saturating_sub(attempt);
         for attempt in 0.. {
             if clock.expired() {
                 break;
@@ -77,8 +81,16 @@ impl Relief<'_> {
             // By turns what was eased before goes on from there, and be it to another layout.
             let before = last.take().filter(|last| attempt % 2 == 1 && last.trace.time.0 <= target);
             let from = before.as_ref().unwrap_or(&plan);
-            let eased =
-                self.eased(&request, walk, from, (Time(target), Time(target - own)), &goal, clock).or(before);
+            let eased = self
+                .eased(
+                    &request,
+                    (walk, moves(attempt)),
+                    from,
+                    (Time(target), Time(target - own)),
+                    &goal,
+                    clock,
+                )
+                .or(before);
             let hopeless = eased.is_none();
             if hopeless && walk == Walk::Free {
                 walk = Walk::Leashed;
@@ -124,7 +136,7 @@ impl Relief<'_> {
     fn eased(
         &self,
         request: &Request,
-        walk: Walk,
+        (walk, moves): (Walk, u64),
         plan: &Plan,
         (most, spent): (Time, Time),
         goal: impl Fn(Bytes) -> Bytes,
@@ -137,7 +149,6 @@ impl Relief<'_> {
         let full = signed(u128::from(plan.trace.peak.0) * SHARE / 1000);
         let mut annealing = Annealing::new(&model, &from_sequence(&plan.sequence), full, request.seed);
         let before = annealing.best_excess;
-        let moves = (MOVES_PER_NODE * model.len() as u64).clamp(MOVES.0, MOVES.1);
         let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
         annealing.ease(
             moves,

@@ -231,9 +231,18 @@ impl<'m> Tape<'m> {
         self.alive.set(value, first.copied().unwrap_or(NONE), last.copied().unwrap_or(0));
     }
 
-    fn span(&mut self, value: u32, run: usize, sign: i64) {
-        let start = self.runs[self.model.producer[value as usize] as usize][run];
-        self.tree.add(start, self.ends[value as usize][run], sign * self.model.bytes[value as usize]);
+    /// An instance from `slot` to `end` comes (sign -1) or goes (1); the older one, if it changes, ends at the first of two slots
+    /// with it and at the second without. Where one takes over from the other nothing changes.
+    fn hand_over(&mut self, value: u32, slot: u32, end: u32, older: Option<(u32, u32)>, sign: i64) {
+        let bytes = sign * self.model.bytes[value as usize];
+        match older {
+            Some((with, without)) if without == end => self.tree.add(with + 1, slot - 1, bytes),
+            Some((with, without)) => {
+                self.tree.add(with + 1, without, bytes);
+                self.tree.add(slot, end, -bytes);
+            }
+            None => self.tree.add(slot, end, -bytes),
+        }
     }
 
     fn count_state(&mut self, node: u32, sign: i64) {
@@ -249,27 +258,18 @@ impl<'m> Tape<'m> {
         self.count_state(node, -1);
         let run = self.runs[node as usize].partition_point(|&other| other < slot);
         self.node_at[slot as usize] = node;
+        self.runs[node as usize].insert(run, slot);
         // Outputs: the older instance ends before this slot, the new one takes over what it had behind.
         for &value in model.writes.row(node) {
+            let end = self.end_of(value, run);
+            self.ends[value as usize].insert(run, end);
             let older = run.checked_sub(1).map(|older| (older, self.ends[value as usize][older]));
-            if let Some((older, end)) = older
-                && end >= slot
-            {
-                self.span(value, older, -1);
-            }
-        }
-        self.runs[node as usize].insert(run, slot);
-        for &value in model.writes.row(node) {
-            let older = run.checked_sub(1).map(|older| (older, self.ends[value as usize][older]));
-            self.ends[value as usize].insert(run, slot);
-            if let Some((older, end)) = older
-                && end >= slot
-            {
-                self.ends[value as usize][older] = self.end_of(value, older);
-                self.span(value, older, 1);
-            }
-            self.ends[value as usize][run] = self.end_of(value, run);
-            self.span(value, run, 1);
+            let older = older.filter(|&(_, old)| old >= slot).map(|(older, old)| {
+                let new = self.end_of(value, older);
+                self.ends[value as usize][older] = new;
+                (new, old)
+            });
+            self.hand_over(value, slot, end, older, -1);
             self.note(value);
         }
         self.affected.clear();
@@ -310,16 +310,17 @@ impl<'m> Tape<'m> {
         let Some(run) = self.runs[node as usize].iter().position(|&other| other == slot) else { return };
         self.count_state(node, -1);
         self.affected.clear();
-        for &value in model.writes.row(node) {
-            self.span(value, run, -1);
-        }
         self.runs[node as usize].remove(run);
         self.node_at[slot as usize] = NONE;
         for &value in model.writes.row(node) {
-            self.ends[value as usize].remove(run);
-            if run > 0 {
-                self.affected.push((value, run as u32 - 1));
-            }
+            let end = self.ends[value as usize].remove(run);
+            let older = run.checked_sub(1).map(|older| {
+                let (with, without) = (self.ends[value as usize][older], self.end_of(value, older));
+                self.ends[value as usize][older] = without;
+                self.affected.push((value, older as u32));
+                (with, without)
+            });
+            self.hand_over(value, slot, end, older, 1);
             self.note(value);
         }
         for &value in model.reads.row(node) {

@@ -3,6 +3,7 @@
 //! Solvers offer sequences and bounds; only what the judge accepts becomes the incumbent, and only a better bound
 //! replaces one. [`Task::outcome`] turns the state into an answer at any moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
@@ -23,7 +24,8 @@ const OTHERS: usize = 24;
 
 pub(crate) struct Task<'a> {
     pub(crate) request: &'a Request<'a>,
-    pub(crate) model: Model,
+    /// Shared, so that searches can borrow it while the task collects what they find.
+    pub(crate) model: Arc<Model>,
     /// The budget as a signed number; budgets beyond any graph are cut off.
     pub(crate) budget: i64,
     /// Ticks of all nodes once.
@@ -75,7 +77,7 @@ impl<'a> Task<'a> {
         let base_time = graph.total_time();
         let mut task = Self {
             request,
-            model: Model::new(graph),
+            model: Arc::new(Model::new(graph)),
             budget: i64::try_from(request.budget.0).unwrap_or(i64::MAX),
             base_time: base_time.0,
             clock: Clock::new(request.time_limit),
