@@ -432,9 +432,9 @@ impl<'m> Line<'m> {
             let mut sum = 0;
             for over in steps {
                 // What is above zero is half of the number and its absolute value, which vectors have and the larger of two not.
-                sum -= over.abs();
+                let before = over.abs();
                 *over += amount;
-                sum += over.abs();
+                sum += over.abs() - before;
             }
             twice += i128::from(sum);
         }
