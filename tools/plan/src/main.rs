@@ -143,8 +143,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let budget = Budget::parse_with_fractions(text).context("--budget")?;
     let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
-        let ids = report.schedule().context("there is no schedule to write")?;
-        write_atomically(file, &format!("{{\"schedule\": {ids:?}}}\n"))?;
+        match report.schedule() {
+            Some(ids) => write_atomically(file, &format!("{{\"schedule\": {ids:?}}}\n"))?,
+            // The answer says why.
+            None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),
+        }
     }
     if arguments.json {
         writeln!(out, "{}", report.json())?;

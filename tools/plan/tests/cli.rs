@@ -65,6 +65,13 @@ fn an_impossible_budget_exits_with_2_and_says_what_would_do() {
     let report = json(&output);
     assert_eq!((&report["status"], &report["schedule"]), (&"infeasible".into(), &Value::Null));
     assert_eq!(report["min_feasible_bytes"], 12288);
+    // A schedule that was asked for, too, is no reason to keep the answer back.
+    let folder = tempfile::tempdir().unwrap();
+    let schedule = folder.path().join("schedule.json");
+    let output =
+        run(&[name(&graph), "--budget", "12287", "--json", "--schedule", schedule.to_str().unwrap()]);
+    assert_eq!((code(&output), &json(&output)["status"]), (2, &"infeasible".into()));
+    assert!(!schedule.exists() && String::from_utf8_lossy(&output.stderr).contains("schedule.json"));
     let people = run(&[name(&graph), "--budget", "50%"]);
     let text = String::from_utf8_lossy(&people.stdout).into_owned();
     assert!(code(&people) == 2 && text.contains("12.00 KiB") && text.contains("'up'"), "{text}");
