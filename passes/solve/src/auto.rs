@@ -21,7 +21,6 @@ use crate::demand::makeshift;
 use crate::greedy::{self as first_plan, Attempts};
 use crate::halving::{REHEAT, Until, search};
 use crate::kcut::fixed_order;
-use crate::model::Model;
 use crate::order::list_schedules;
 use crate::placed::share_until_packing;
 use crate::prove::{prove, share};
@@ -158,23 +157,22 @@ pub(crate) fn cut(task: &mut Task) {
     bound(task);
     if !task.is_settled() {
         held_starts(task);
-        let model = Arc::clone(&task.model);
-        starts_by(task, &model, ALONE);
+        starts_by(task, ALONE);
     }
 }
 
 /// A proof needs a good plan at hand, and what it plays out is a start.
-pub(crate) fn proof_starts(task: &mut Task, model: &Model) -> Vec<Best> {
+pub(crate) fn proof_starts(task: &mut Task) -> Vec<Best> {
     let far = !gap_within(task, FAR);
     let share = share(task, far).min(share_until_packing(task));
-    starts_by(task, model, share)
+    starts_by(task, share)
 }
 
-fn starts_by(task: &mut Task, model: &Model, share: f64) -> Vec<Best> {
+fn starts_by(task: &mut Task, share: f64) -> Vec<Best> {
     let mut starts = Vec::new();
-    for nodes in prove(task, model, share) {
+    for nodes in prove(task, share) {
         let seed = task.request.seed;
-        if let Some(best) = first_plan::greedy(model, &nodes, task.budget, seed, 2, &task.clock) {
+        if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, 2, &task.clock) {
             task.offer(&best.nodes, Solver::Cut);
             starts.push(best);
         }
@@ -427,8 +425,7 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
         let due = elapsed / REFUTATION;
         // Each a part of the time so far, so that programs that were stopped get more the next time.
         if worth_it && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
-            let model = Arc::clone(&task.model);
-            drop(starts_by(task, &model, (due - proving).div_duration_f64(left)));
+            drop(starts_by(task, (due - proving).div_duration_f64(left)));
             proving += task.clock.elapsed() - elapsed;
         }
     }

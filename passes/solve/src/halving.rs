@@ -56,7 +56,7 @@ const NEAR: u64 = 1_000;
 const MATURE: usize = 4;
 /// Iterations of the search in each order that is tried from a plan at rest.
 const PATIENCE: u64 = 50;
-/// Moves of an annealing for less memory, per iteration of the round (a move takes a twentieth of its time, about), ...
+/// Moves of an annealing for less memory, per iteration of the round (a move takes a fortieth of its time, about), ...
 const EASING: u64 = 8;
 /// ... and times nodes, at least and at most.
 const EASED: (u64, u64) = (10, 100);
@@ -142,7 +142,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             due = round > 0 || !gap_is_large(task);
         }
         if at_rest || (until == Until::Proved && due) {
-            for best in proof_starts(task, &model) {
+            for best in proof_starts(task) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
             if task.is_settled() {

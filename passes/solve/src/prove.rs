@@ -9,7 +9,6 @@ use crate::auto::first_attempt;
 use crate::bounds::{CHAINED, order_free_below};
 use crate::branches::Branches;
 use crate::clock::Clock;
-use crate::model::Model;
 use crate::request::enough_of_a_bound;
 use crate::solver::Solver;
 use crate::states::{Found, SMALL, States};
@@ -40,9 +39,9 @@ pub(crate) fn share(task: &mut Task, far: bool) -> f64 {
 
 /// Raises the bound of a task in a share of the time left; offers what the chain plays out, and returns those sequences that are
 /// over budget.
-pub(crate) fn prove(task: &mut Task, model: &Model, share: f64) -> Vec<Vec<u32>> {
+pub(crate) fn prove(task: &mut Task, share: f64) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
-    by_states(task, model);
+    by_states(task);
     if task.is_settled() || graph.len() > CHAINED {
         return Vec::new();
     }
@@ -66,7 +65,7 @@ pub(crate) fn prove(task: &mut Task, model: &Model, share: f64) -> Vec<Vec<u32>>
 }
 
 /// Goes on with the search over states, four times as long as before.
-fn by_states(task: &mut Task, model: &Model) {
+fn by_states(task: &mut Task) {
     let Some(known) = task.best_cost().filter(|_| !task.is_settled()) else { return };
     // Tight budgets are out of its reach.
     if (known - task.base_time).saturating_mul(LITTLE) > task.base_time {
@@ -74,7 +73,7 @@ fn by_states(task: &mut Task, model: &Model) {
     }
     let (mut states, looks) = match task.states.take() {
         Some(earlier) => earlier,
-        None => match States::new(task.request.graph, model, task.request.budget) {
+        None => match States::new(task.request.graph, &task.model, task.request.budget) {
             Some(states) => (states, FIRST_LOOKS),
             None => return,
         },

@@ -5,8 +5,6 @@
 //! less is above the budget. What suits a step that holds everything need not suit one that runs again what it let go, so the order is
 //! used only while greedy evictions from it, and what a cut holds, played out in it, cost less than in the given one.
 
-use std::sync::Arc;
-
 use crate::anneal::Annealing;
 use crate::greedy::greedy;
 use crate::search::Best;
@@ -22,12 +20,12 @@ const TRIES: u32 = 2;
 /// A plan from such an order. If it is better than what is known, the order stays with the task.
 pub(crate) fn relax(task: &mut Task) -> Option<Best> {
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
-    let model = Arc::clone(&task.model);
+    let model = &*task.model;
     let given: Vec<u32> = (0..model.len() as u32).collect();
-    let mut annealing = Annealing::new(&model, &given, budget, seed);
+    let mut annealing = Annealing::new(model, &given, budget, seed);
     annealing.run((MOVES_PER_NODE * model.len() as u64).max(MOVES), false, 1.0, &clock);
     let order = annealing.best;
-    let found = greedy(&model, &order, budget, seed, TRIES, &clock);
+    let found = greedy(model, &order, budget, seed, TRIES, &clock);
     let best = found?;
     let known = task.best_cost().filter(|_| task.has_plan());
     if known.is_none_or(|known| best.cost < known) {
