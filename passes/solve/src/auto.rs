@@ -2,8 +2,9 @@
 //!
 //! 1. *greedy* from the given order: a plan in milliseconds; where that gets stuck, a makeshift from another order
 //! 2. *bound*: order-free cut bounds, and from each good cut a held set
-//! 3. *starts*: replay of the held sets, list schedules and annealed orders where the gap is large, each repaired
-//! 4. *local search* by successive halving: every start gets the same number of iterations, the better half goes on
+//! 3. *starts*: replays of the held sets and coarse chains, each repaired ([`crate::starts`])
+//! 4. *local search* by successive halving: every start gets the same number of iterations, the better half goes on; other starts
+//!    come when it is at rest ([`crate::halving`])
 //!
 //! All quantities are counts, so the clock only cuts the story short. It ends early when plan and bound meet.
 //!
@@ -12,11 +13,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rk_plan::{Bytes, NodeId, Time};
+use rk_plan::Time;
 
 use crate::anneal::{Annealing, HEATS};
-use crate::bounds::{Bound, HeldSet, held_at, order_free_below, roughly_held_at};
-use crate::coarse::coarse_starts;
+use crate::bounds::{Bound, order_free_below};
 use crate::demand::makeshift;
 use crate::greedy::{self as first_plan, Attempts};
 use crate::halving::{REHEAT, Until, search};
@@ -25,12 +25,11 @@ use crate::order::list_schedules;
 use crate::placed::share_until_packing;
 use crate::prove::{prove, share};
 use crate::relaxed::relax;
-use crate::replay::replay;
 use crate::search::Best;
 use crate::solver::Solver;
+use crate::starts::{Late, first_starts, held_starts, ordered_starts};
 use crate::tape::Tape;
 use crate::task::Task;
-use crate::wait::{Held, wait};
 
 /// Attempts with growing randomness when the first greedy run fails.
 pub(crate) const TRIES: u32 = 6;
@@ -47,18 +46,6 @@ const ORDER_TIME_PER_NODE: Duration = Duration::from_micros(250);
 const ALONE: f64 = 0.95;
 /// While no plan is found, one part in so many of the time so far may go to chains of cuts: they may find one, or prove that there is none.
 const REFUTATION: u32 = 5;
-/// The share of the time left for orders in which nodes wait.
-pub(crate) const WAITING: f64 = 0.1;
-/// The share of the time left for cuts at nodes around the best one; ...
-const NEARBY: f64 = 0.05;
-/// ... that many on either side, ...
-const ASIDE: usize = 3;
-/// ... this part of all nodes apart, ...
-const STRIDES: usize = 25;
-/// ... with this much of the budget, in per mille, ...
-const ROOMS: [u64; 4] = [1000, 970, 930, 880];
-/// ... of which so many plans are worth a search.
-const NEARBY_KEPT: usize = 8;
 /// Moves of an annealing, times nodes, ...
 const MOVES_PER_NODE: u64 = 200;
 /// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
@@ -91,7 +78,7 @@ pub(crate) fn local(task: &mut Task) {
     let mut starts = own_start(task);
     starts.extend(relax(task));
     starts.extend(ordered_starts(task));
-    search(task, starts, Until::Proved);
+    search(task, starts, &[], Until::Proved);
 }
 
 /// Everything.
@@ -103,15 +90,13 @@ pub(crate) fn portfolio(task: &mut Task) {
     }
     let mut starts = own_start(task);
     starts.extend(relax(task));
-    let held = task.clock.elapsed();
-    starts.extend(held_starts(task));
-    tracing::debug!(from = held.as_millis() as u64, to = task.clock.elapsed().as_millis() as u64, "replayed");
-    starts.extend(coarse_starts(task));
-    if gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task)) {
-        starts.extend(ordered_starts(task));
+    starts.extend(first_starts(task));
+    let mut late = Late::ALL.as_slice();
+    if !task.has_plan() {
+        starts.extend(std::mem::take(&mut late).iter().flat_map(|late| late.starts(task)));
     }
     in_given_order(task);
-    search(task, starts, Until::Proved);
+    search(task, starts, late, Until::Proved);
 }
 
 /// For a budget near one that was solved: from the plans that the request brings along, without bounds.
@@ -133,7 +118,7 @@ pub(crate) fn nearby(task: &mut Task) {
             }
         }
     }
-    search(task, starts, Until::TimeIsUp);
+    search(task, starts, &[], Until::TimeIsUp);
 }
 
 /// A bound for the given order only, where the one for all orders is far from the plan: it tells whether another order, or more
@@ -157,6 +142,7 @@ pub(crate) fn cut(task: &mut Task) {
     bound(task);
     if !task.is_settled() {
         held_starts(task);
+        Late::Waiting.starts(task);
         starts_by(task, ALONE);
     }
 }
@@ -263,138 +249,6 @@ fn bound(task: &mut Task) {
     task.raise_bound(bound.time);
     task.at = Some(bound.node.0);
     task.held = bound.starts;
-}
-
-/// Replays of the held sets of the bound, and of cuts at slightly smaller budgets: a cut sees one instant only, and the
-/// repair of what it overlooks costs less when some bytes are left. If they are far from the bound, others in which nodes wait.
-fn held_starts(task: &mut Task) -> Vec<Best> {
-    let mut sets = std::mem::take(&mut task.held);
-    sets.truncate(4);
-    let at = sets.first().map(|set| set.at);
-    let first = sets.first().cloned();
-    let mut starts = Vec::new();
-    // Where not one of these fits, more of the same will not, as far as there is an answer without them.
-    let worth_it = |task: &Task| task.has_plan() || task.plan.is_none();
-    for per_mille in [10, 30, 70, 0] {
-        let given: Vec<Best> = sets.iter().filter_map(|set| replayed(task, set)).collect();
-        starts.extend(relaxed(task, &sets, &given));
-        starts.extend(given);
-        if per_mille == 0 || task.is_settled() || !cuts_fit(task) || !worth_it(task) {
-            break;
-        }
-        let budget = Bytes(task.request.budget.0 / 1000 * (1000 - per_mille));
-        let time = task.clock.left().mul_f64(0.05).min(Duration::from_secs(2));
-        sets = at.map_or_else(Vec::new, |at| held_at(task.request.graph, budget, at, time));
-    }
-    let far = gap_is_large(task) && worth_it(task);
-    if let Some(at) = at.filter(|_| far) {
-        starts.extend(nearby_cuts(task, at));
-    }
-    if let Some(set) = first.filter(|_| far) {
-        let order = task.relaxed.clone().unwrap_or_else(|| (0..task.model.len() as u32).collect());
-        let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
-        let clock = task.clock.part(WAITING);
-        for best in wait(&task.model, held, task.budget, task.request.seed, 0, &clock) {
-            task.offer(&best.nodes, Solver::Cut);
-            starts.push(best);
-        }
-        tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "waited");
-    }
-    starts
-}
-
-/// The best of many replays of rounded cuts, at nodes around one and with less and less room. What a cut overlooks decides how much
-/// of it is left in the end, and to try is cheaper than to tell.
-fn nearby_cuts(task: &mut Task, at: NodeId) -> Vec<Best> {
-    let (graph, last) = (task.request.graph, task.model.len() - 1);
-    let (clock, stride) = (task.clock.part(NEARBY), task.model.len() / STRIDES);
-    let mut found = Vec::new();
-    for steps in 0..=2 * ASIDE {
-        let node = NodeId::from_index((at.index() + steps * stride).saturating_sub(ASIDE * stride).min(last));
-        for share in ROOMS {
-            if clock.expired() {
-                break;
-            }
-            let set = roughly_held_at(graph, Bytes(task.request.budget.0 / 1000 * share), node);
-            let Some(set) = set else { continue };
-            found.extend(replayed(task, &set));
-            found.extend(task.relaxed.clone().and_then(|order| replayed_in(task, &order, &set)));
-        }
-    }
-    found.sort_by_key(|best| best.cost);
-    found.dedup_by_key(|best| best.cost);
-    found.truncate(NEARBY_KEPT);
-    found
-}
-
-/// A plan that holds what a cut holds.
-pub(crate) fn replayed(task: &mut Task, set: &HeldSet) -> Option<Best> {
-    let base: Vec<u32> = (0..task.model.len() as u32).collect();
-    replayed_in(task, &base, set)
-}
-
-fn replayed_in(task: &mut Task, order: &[u32], set: &HeldSet) -> Option<Best> {
-    let nodes = replay(&task.model, order, set.at.0, &evicted(task, set));
-    let best = first_plan::greedy(&task.model, &nodes, task.budget, task.request.seed, 2, &task.clock)?;
-    task.offer(&best.nodes, Solver::Cut);
-    Some(best)
-}
-
-/// The same in the relaxed order, which is given up if it brings nothing better than the given one did.
-fn relaxed(task: &mut Task, sets: &[HeldSet], given: &[Best]) -> Vec<Best> {
-    let Some(order) = task.relaxed.take() else { return Vec::new() };
-    let starts: Vec<Best> = sets.iter().filter_map(|set| replayed_in(task, &order, set)).collect();
-    let least = |starts: &[Best]| starts.iter().map(|best| best.cost).min().unwrap_or(u64::MAX);
-    task.relaxed = (least(&starts) < least(given)).then_some(order);
-    starts
-}
-
-/// The outputs of what runs again, except those that are held nevertheless.
-fn evicted(task: &Task, set: &HeldSet) -> Vec<u32> {
-    let graph = task.request.graph;
-    let outputs = set.again.iter().flat_map(|&node| graph.node(node).writes.iter());
-    let evicted = outputs.filter(|value| set.held.binary_search(value).is_err());
-    evicted.map(|value| task.model.index[value.index()]).collect()
-}
-
-/// Greedy plans from reordered graphs: list schedules and annealed orders, the latter with recomputation too.
-fn ordered_starts(task: &mut Task) -> Vec<Best> {
-    let (seed, moves) = (task.request.seed, moves(task));
-    let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
-    orders.push((0..task.model.len() as u32).collect());
-    let model = Arc::clone(&task.model);
-    let mut annealed: Vec<Annealing> = orders
-        .iter()
-        .take_while(|_| !task.clock.expired())
-        .map(|order| Annealing::new(&model, order, task.budget, seed))
-        .collect();
-    annealed.sort_by_key(|annealing| annealing.best_excess);
-    annealed.truncate(if model.len() <= SMALL { 4 } else { 1 });
-    tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
-    let mut starts = Vec::new();
-    let mut start = |task: &mut Task, nodes: &[u32], tries: u32| {
-        if let Some(best) = first_plan::greedy(&model, nodes, task.budget, seed, tries, &task.clock) {
-            task.offer(&best.nodes, Solver::Local);
-            starts.push(best);
-        }
-    };
-    for (index, annealing) in annealed.iter_mut().enumerate() {
-        if !task.has_plan() {
-            // A plan at once, however bad.
-            start(task, &annealing.best, 1);
-        }
-        for (moves, recompute) in [(moves / 4, false), (moves, true)] {
-            annealing.run(moves, recompute, HEATS[index % 2], &task.clock);
-            start(task, &annealing.best, TRIES);
-        }
-        tracing::debug!(
-            excess = annealing.best_excess as f64,
-            cost = annealing.best_cost,
-            milliseconds = task.clock.elapsed().as_millis() as u64,
-            "annealed"
-        );
-    }
-    starts
 }
 
 /// For graphs without a plan so far: longer and longer annealings until one is found, and proofs that there is none.

@@ -21,15 +21,16 @@ use std::collections::BTreeMap;
 use rk_plan::{Bytes, NodeId, Time, base_trace, judge};
 
 use crate::along::Ways;
-use crate::auto::{cuts_fit, first_attempt, portfolio, replayed};
+use crate::auto::{cuts_fit, first_attempt, portfolio};
 use crate::blocks::{Block, chain, signature};
 use crate::bounds::{held_at, order_free_below};
-use crate::coarse::coarse_starts;
+use crate::coarse::{BLOCKS, coarse_starts};
 use crate::greedy::greedy;
 use crate::halving::{Until, search};
 use crate::model::from_sequence;
 use crate::search::Best;
 use crate::solver::Solver;
+use crate::starts::replayed;
 use crate::task::Task;
 
 /// Budgets of the walk, in per mille of the one that would fill the memory. What a plan overshoots is repaired.
@@ -52,8 +53,8 @@ pub(crate) fn classes(task: &mut Task) {
     first_attempt(task);
     let mut starts = broadcast(task, &chain);
     starts.extend(cuts(task));
-    starts.extend(coarse_starts(task));
-    search(task, starts, Until::Stalled);
+    starts.extend(coarse_starts(task, 0..BLOCKS.len()));
+    search(task, starts, &[], Until::Stalled);
 }
 
 /// Nodes of blocks that are not alone in their class.

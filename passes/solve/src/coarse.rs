@@ -7,6 +7,7 @@
 //!
 //! Plans that overshoot a little are repaired, since the program counts with caution.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rk_plan::{Bytes, judge};
@@ -22,7 +23,7 @@ use crate::solver::Solver;
 use crate::task::Task;
 
 /// Blocks of the chains that are tried, the finer ones only while the gap is large.
-const BLOCKS: [usize; 5] = [8, 16, 4, 32, 64];
+pub(crate) const BLOCKS: [usize; 5] = [8, 16, 4, 32, 64];
 /// What a chain takes per node, about: a second at 10,000 nodes.
 const TIME_PER_NODE: Duration = Duration::from_micros(100);
 /// The most that a plan may overshoot to be repaired, in percent of the budget.
@@ -30,15 +31,17 @@ const OVERSHOOT: u64 = 8;
 /// Plans repaired per chain.
 const REPAIRED: usize = 3;
 
-/// Greedy plans from coarse chains. Nothing if the graph is no chain.
-pub(crate) fn coarse_starts(task: &mut Task) -> Vec<Best> {
+/// Greedy plans from some of the coarse chains, by their places in [`BLOCKS`]. Nothing if the graph is no chain.
+pub(crate) fn coarse_starts(task: &mut Task, which: Range<usize>) -> Vec<Best> {
     let graph = task.request.graph;
     let length = chain(graph).len();
-    let (mut starts, mut tried) = (Vec::new(), Vec::new());
+    let mut starts = Vec::new();
+    // In a short chain several have the same blocks.
+    let mut tried: Vec<usize> = BLOCKS[..which.start].iter().map(|&blocks| length.div_ceil(blocks)).collect();
     // Parts of a chain are not interrupted: one is begun only if there is time for two like the longest so far.
     let nodes = u32::try_from(graph.len()).unwrap_or(u32::MAX);
     let mut longest = TIME_PER_NODE.saturating_mul(nodes);
-    for blocks in BLOCKS {
+    for &blocks in &BLOCKS[which] {
         let merge = length.div_ceil(blocks);
         let worth_it = blocks <= BLOCKS[1] || gap_is_large(task);
         let in_time = task.clock.left() > longest.saturating_mul(2);

@@ -14,9 +14,7 @@ use std::sync::Arc;
 
 use crate::anneal::ease::{Walk, Within};
 use crate::anneal::{Annealing, HEATS};
-use crate::auto::{
-    SMALL, TRIES, WAITING, gap_is_large, gap_within, insist, moves, order_matters, proof_starts,
-};
+use crate::auto::{SMALL, TRIES, gap_is_large, gap_within, insist, moves, order_matters, proof_starts};
 use crate::clock::Clock;
 use crate::cooled::Cooling;
 use crate::greedy as first_plan;
@@ -25,6 +23,7 @@ use crate::order::list_schedules;
 use crate::placed::{is_time_to_pack, pack_early};
 use crate::search::{Best, Search};
 use crate::solver::Solver;
+use crate::starts::{Late, WAITING};
 use crate::task::Task;
 use crate::wait::{Held, wait};
 
@@ -52,6 +51,8 @@ const FEW: usize = 4;
 /// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
 const NEAR: u64 = 1_000;
 
+/// Late starts that join the search, of each kind.
+const NEWCOMERS: usize = 2;
 /// Where so few searches are left, the best plan is annealed, too: before that a search gains more.
 const MATURE: usize = 4;
 /// Iterations of the search in each order that is tried from a plan at rest.
@@ -79,7 +80,7 @@ pub(crate) enum Until {
 }
 
 /// Local search from all starts by successive halving, then from the best.
-pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
+pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, mut late: &[Late], until: Until) {
     if starts.is_empty() {
         starts = insist(task);
         task.exhausted = false;
@@ -103,7 +104,8 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         .map(|(start, seed)| Search::new(&model, &start.nodes, budget, seed))
         .collect();
     let nodes = model.len().max(1) as u64;
-    let mut iterations = (FIRST_ROUND * FEW_NODES.max(nodes) / (nodes * nodes)).clamp(20, 400);
+    let first_round = (FIRST_ROUND * FEW_NODES.max(nodes) / (nodes * nodes)).clamp(20, 400);
+    let mut iterations = first_round;
     let (mut next_proof, mut idle, mut waited) = (0, 0, None);
     let mut benched: Vec<Search> = Vec::new();
     let threads = task.request.threads.clamp(1, 64);
@@ -132,7 +134,8 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             stalled = true;
             break;
         }
-        idle = if gained(task, before) == 0 { idle + 1 } else { 0 };
+        let resting = gained(task, before) == 0;
+        idle = if resting { idle + 1 } else { 0 };
         // The search comes first while there is much to gain.
         let mut due = iterations >= next_proof || (idle >= IDLE && model.len() <= SMALL);
         if due {
@@ -159,10 +162,10 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             benched.extend(lost);
         }
         iterations = iterations.saturating_mul(2);
-        if searches.len() == 1 && gained(task, before) == 0 && !reordered {
+        if searches.len() == 1 && resting && !reordered {
             iterations = revive(&mut searches, &mut benched, iterations);
         }
-        if idle > 0
+        if resting
             && waited != task.best_cost()
             && gap_is_large(task)
             && let Some(at) = task.at
@@ -174,11 +177,14 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
         }
-        if idle > 0 || (task.relaxed.is_some() && gap_is_large(task)) {
+        if resting || (task.relaxed.is_some() && gap_is_large(task)) {
             let seed = seed.wrapping_add(u64::from(round));
             let walk = if round % 2 == 0 { Walk::Leashed } else { Walk::Free };
             let eased = roomier(&model, &searches[0].best, budget, (made, walk), seed, &clock);
             searches.extend(eased.map(|nodes| Search::new(&model, &nodes, budget, seed)));
+        }
+        if resting || searches.len() == 1 {
+            searches.extend(newcomers(task, &model, &mut late, first_round, (threads, goal), &clock));
         }
         if searches.len() <= MATURE
             && let Some(best) = cooling.better(&model, &searches[0].best, budget, (round, made), seed, &clock)
@@ -186,7 +192,7 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
             task.offer(&best.nodes, Solver::Local);
             searches.push(Search::new(&model, &best.nodes, budget, seed));
         }
-        if reordered && gap_is_large(task) {
+        if reordered && (resting || searches.len() <= MATURE) && gap_is_large(task) {
             let rivals = rivals(
                 &model,
                 &searches[0].best,
@@ -202,6 +208,39 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, until: Until) {
         }
     }
     task.exhausted = stalled;
+}
+
+/// Searches from the next late starts that there are: two of them, after rounds of their own.
+fn newcomers<'m>(
+    task: &mut Task,
+    model: &'m Model,
+    late: &mut &[Late],
+    mut iterations: u64,
+    (threads, goal): (usize, u64),
+    clock: &Clock,
+) -> Vec<Search<'m>> {
+    let mut starts = Vec::new();
+    while let Some((next, rest)) = late.split_first().filter(|_| starts.is_empty()) {
+        *late = rest;
+        starts = next.starts(task);
+    }
+    let mut searches: Vec<Search> = starts
+        .iter()
+        .zip(task.request.seed..)
+        .map(|(start, seed)| Search::new(model, &start.nodes, task.budget, seed))
+        .collect();
+    while searches.len() > NEWCOMERS {
+        run_side_by_side(&mut searches, threads, iterations, goal, clock);
+        for search in &searches {
+            task.offer(&search.best.nodes, Solver::Local);
+        }
+        searches.sort_by_key(|search| search.best.cost);
+        let half = searches.len().div_ceil(2);
+        thin(&mut searches);
+        searches.truncate(half);
+        iterations *= 2;
+    }
+    searches
 }
 
 /// The best sequence with its memory less full, at the price of a little time, which comes back with interest where the search can then

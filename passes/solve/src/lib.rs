@@ -66,6 +66,7 @@ mod shelf;
 mod smallest;
 mod solver;
 mod stage_ilp;
+mod starts;
 mod states;
 pub mod synthetic;
 mod tape;

@@ -54,6 +54,8 @@ pub(crate) struct Task<'a> {
     pub(crate) order_matters: Option<bool>,
     /// What good cuts hold: starts for the local search.
     pub(crate) held: Vec<HeldSet>,
+    /// The first of them, for [`crate::starts::Late`].
+    pub(crate) best_cut: Option<HeldSet>,
     /// The search over states, where there is one, to go on with; and the work that it may do next.
     pub(crate) states: Option<(States, u64)>,
     /// The chains of cuts, likewise.
@@ -95,6 +97,7 @@ impl<'a> Task<'a> {
             exhausted: true,
             order_matters: None,
             held: Vec::new(),
+            best_cut: None,
             states: None,
             branches: None,
             tried_to_prove: None,
