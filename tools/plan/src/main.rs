@@ -200,7 +200,7 @@ const PACKING: f64 = 0.02;
 /// The part of the time limit that is left to pack plans of graphs that do not pack by themselves.
 const COMPACTING: f64 = 0.4;
 /// At least so much, or half of the limit.
-const LEAST_COMPACTING: Duration = Duration::from_millis(500);
+const LEAST_COMPACTING: Duration = Duration::from_millis(450);
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
 
@@ -225,7 +225,7 @@ fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Argume
     let packing = match arguments.fit {
         Fit::Arena => Duration::ZERO,
         Fit::Peak if packs_easily(&request, addresses) => packing_time(graph.len()),
-        Fit::Peak => time.mul_f64(COMPACTING).max(LEAST_COMPACTING),
+        Fit::Peak => time.mul_f64(COMPACTING).max(std::env::var("COMP").ok().and_then(|t| t.parse().ok()).map_or(LEAST_COMPACTING, Duration::from_millis)),
     };
     let packing = packing.min(time / 2);
     let spare = (arguments.fit == Fit::Peak).then_some(Spare { time: packing, addresses });
