@@ -93,3 +93,33 @@ fn by_blocks(task: &mut Task, merge: usize) -> Vec<Best> {
     );
     starts
 }
+
+#[cfg(test)]
+mod tests {
+    use rk_plan::base_trace;
+
+    use super::*;
+    use crate::Request;
+    use crate::synthetic::{Family, graph};
+
+    /// A chain of fewer than sixteen blocks is the same for sixteen, thirty-two and sixty-four.
+    #[test]
+    fn chains_in_two_parts_are_the_same_as_at_once() {
+        let mut several = 0;
+        for (family, nodes) in
+            [(Family::Transformer, 160), (Family::Bottleneck, 160), (Family::Residual, 120)]
+        {
+            let graph = graph(family, nodes, 1);
+            let request = Request::new(&graph, Bytes(base_trace(&graph).peak.0 / 100 * 60));
+            let costs = |parts: &[Range<usize>]| {
+                let mut task = Task::new(&request);
+                let starts = parts.iter().flat_map(|part| coarse_starts(&mut task, part.clone()));
+                starts.map(|start| start.cost).collect::<Vec<_>>()
+            };
+            let all = costs(&[0..BLOCKS.len()]);
+            assert_eq!(costs(&[0..2, 2..BLOCKS.len()]), all, "{nodes} nodes");
+            several += all.len();
+        }
+        assert!(several > 5, "{several}");
+    }
+}

@@ -1,11 +1,16 @@
 //! Successive halving: many searches, of which the better half goes on for twice as long.
 //!
 //! Every start gets the same few iterations, the fewer the more nodes there are: what is won by looking at many starts for long does
-//! not grow with the graph, and what an iteration takes does. When the last search left gains nothing in a
-//! round, some that lost early come back for a while: the winner may sit in a place with no way out. Then orders in which nodes wait
-//! for each other are tried from it, too (`wait.rs`), and its memory is made less full (`anneal/ease.rs`): what the search then runs less
-//! again may be more than what that cost. Where few are left the best plan is annealed as well (`cooled.rs`). In small graphs, and where another order may pay, annealed rivals join every
-//! round, twice as long as in the one before. Proofs are tried in between.
+//! not grow with the graph, and what an iteration takes does. A round that gains nothing calls for something else, since the winner may
+//! sit in a place with no way out:
+//!
+//! - starts that take longer to make ([`crate::starts::Late`]) join after rounds of their own
+//! - when one search is left, some that lost early come back for a while
+//! - orders in which nodes wait for each other are tried from it (`wait.rs`), and its memory is made less full (`anneal/ease.rs`): what the
+//!   search then runs less again may be more than what that cost
+//!
+//! Where few are left the best plan is annealed as well (`cooled.rs`). In small graphs, and where another order may pay, annealed rivals
+//! join then, too, twice as long from round to round. Proofs are tried in between.
 //!
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
 //! 2016, for the halving.
@@ -367,6 +372,32 @@ mod tests {
             assert!(found <= best.cost + model.time.iter().sum::<u64>() / SPENT);
             assert!(full(&roomy) < full(&best.nodes));
         }
+    }
+
+    #[test]
+    fn late_starts_join_in_turn_two_of_a_kind() {
+        let graph = graph(Family::Residual, 250, 7);
+        let budget = rk_plan::Bytes(base_trace(&graph).peak.0 / 100 * 30);
+        let request = crate::Request::new(&graph, budget);
+        let mut task = Task::new(&request);
+        crate::auto::first_attempt(&mut task);
+        let (mut late, mut turns, mut joined) = (Late::ALL.as_slice(), Vec::new(), 0);
+        let (model, clock) = (Arc::clone(&task.model), Clock::new(std::time::Duration::MAX));
+        while !late.is_empty() {
+            let searches = newcomers(&mut task, &model, &mut late, 20, (1, 0), &clock);
+            assert!(searches.len() <= NEWCOMERS);
+            for search in &searches {
+                let tape = crate::tape::Tape::new(&model, &search.best.nodes);
+                assert!(tape.peak() <= task.budget && tape.cost() == search.best.cost);
+                assert!(task.best_cost().is_some_and(|known| known <= search.best.cost));
+            }
+            joined += searches.len();
+            turns.push((late.len(), searches.is_empty()));
+        }
+        // No cut was looked at, so nothing waits: the annealed orders come in its place.
+        assert_eq!(turns, [(1, false), (0, false)]);
+        assert_eq!(joined, 2 * NEWCOMERS);
+        assert!(newcomers(&mut task, &model, &mut late, 20, (1, 0), &clock).is_empty());
     }
 
     #[test]

@@ -225,7 +225,7 @@ fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Argume
     let packing = match arguments.fit {
         Fit::Arena => Duration::ZERO,
         Fit::Peak if packs_easily(&request, addresses) => packing_time(graph.len()),
-        Fit::Peak => time.mul_f64(COMPACTING).max(std::env::var("COMP").ok().and_then(|t| t.parse().ok()).map_or(LEAST_COMPACTING, Duration::from_millis)),
+        Fit::Peak => time.mul_f64(COMPACTING).max(LEAST_COMPACTING),
     };
     let packing = packing.min(time / 2);
     let spare = (arguments.fit == Fit::Peak).then_some(Spare { time: packing, addresses });
