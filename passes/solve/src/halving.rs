@@ -25,7 +25,7 @@ use crate::cooled::Cooling;
 use crate::greedy as first_plan;
 use crate::model::Model;
 use crate::order::list_schedules;
-use crate::placed::{is_time_to_pack, pack_early};
+use crate::placed::{is_time_to_pack, leave_more, pack_early};
 use crate::search::{Best, Search};
 use crate::solver::Solver;
 use crate::starts::{Late, WAITING};
@@ -125,6 +125,9 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, mut late: &[Late], 
         }
         if task.is_settled() {
             break;
+        }
+        if let Some(shorter) = leave_more(task) {
+            (task.clock, clock) = (shorter, shorter);
         }
         if clock.expired() || is_time_to_pack(task) {
             let Some(longer) = pack_early(task) else { break };

@@ -17,8 +17,9 @@ use rk_plan::{Bytes, Time};
 
 use crate::clock::Clock;
 use crate::compact::{MOST_RUNS, compact};
+use crate::packed::packing_time;
 use crate::relieve::Relief;
-use crate::request::{Addresses, Outcome, Plan, Request, Status};
+use crate::request::{Addresses, Outcome, Plan, Progress, Request, Status};
 use crate::task::Task;
 
 /// Time behind the limit of a search, for addresses.
@@ -26,10 +27,18 @@ use crate::task::Task;
 pub struct Spare {
     /// How much there is.
     pub time: Duration,
+    /// How much the search leaves besides, if its plans turn out not to pack as they are.
+    pub more: Duration,
     /// How plans are packed.
     pub addresses: Addresses,
 }
 
+/// The best plan of a search is packed for a look from this share of its time on, and not before this long: in less there is hardly time
+/// for the search.
+const LOOK: f64 = 0.4;
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// What a look takes is less than one in so many parts of the time left.
+const LOOKS: u32 = 20;
 /// A search may as well pack when its best plan was found in the first of so many parts of its time so far.
 const STALE: u32 = 3;
 /// For a plan that is packed once more, so many times as long as it took are kept, ...
@@ -44,6 +53,9 @@ const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
 const DEARER: u64 = 72;
+/// ... of what the search has won since then or, if that is less, one in so many parts: else a longer search would give a slower plan ...
+const SOON: Duration = Duration::from_secs(1);
+const CHEAP: u64 = 500;
 /// ... and of what is not proven.
 const UNPROVEN: u64 = 2;
 
@@ -64,17 +76,13 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
     if let Some(same) = early.clone().filter(|early| early.trace.time == plan.trace.time) {
         return Outcome { plan: Some(same), ..outcome };
     }
-    let found = placed(
-        request,
-        plan,
-        &outcome.others,
-        affordable(request, plan, outcome.lower_bound),
-        addresses,
-        &Clock::new(limit),
-    );
-    let most = found.trace.time.0.saturating_add(request.graph.total_time().0 / DEARER);
-    let Some(early) = early.filter(|early| is_near(early) && !is_near(&found) && early.trace.time.0 <= most)
-    else {
+    // What packed early stands in for a faster plan, too, and nothing slower is looked for.
+    let stand_in = early.filter(is_near);
+    let most = affordable(request, plan.trace.time, outcome.lower_bound, &outcome.progress);
+    let most = stand_in.as_ref().map_or(most, |early| most.min(early.trace.time));
+    let found = placed(request, plan, &outcome.others, most, addresses, &Clock::new(limit));
+    let most = worth_it(request, found.trace.time, &outcome.progress);
+    let Some(early) = stand_in.filter(|early| !is_near(&found) && early.trace.time <= most) else {
         return Outcome { plan: Some(found), ..outcome };
     };
     tracing::info!(time = early.trace.time.0, faster = found.trace.time.0, "the faster plan does not pack");
@@ -83,10 +91,18 @@ pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses,
     outcome
 }
 
-/// The time of a plan that may stand in for a faster one.
-fn affordable(request: &Request, plan: &Plan, bound: Time) -> Time {
-    let gap = plan.trace.time.0.saturating_sub(bound.0);
-    Time(plan.trace.time.0.saturating_add((request.graph.total_time().0 / DEARER).min(gap / UNPROVEN)))
+/// The time of a plan that may stand in for a faster one, as long as that is not proven to be the fastest.
+fn affordable(request: &Request, fastest: Time, bound: Time, progress: &[Progress]) -> Time {
+    let gap = fastest.0.saturating_sub(bound.0);
+    worth_it(request, fastest, progress).min(Time(fastest.0.saturating_add(gap / UNPROVEN)))
+}
+
+/// The time for which an arena near its peak is worth more than the fastest plan.
+fn worth_it(request: &Request, fastest: Time, progress: &[Progress]) -> Time {
+    let total = request.graph.total_time().0;
+    let soon = progress.iter().take_while(|step| step.at <= SOON).filter_map(|step| step.plan).last();
+    let won = soon.map_or(u64::MAX, |soon| soon.0.saturating_sub(fastest.0));
+    Time(fastest.0.saturating_add(won.max(total / CHEAP).min(total / DEARER)))
 }
 
 /// A plan, another one of its time, or a slower one that takes less than `most`, with addresses.
@@ -134,6 +150,32 @@ fn placed(
     compact(&request, best, &rivals, addresses, floor, near, clock)
 }
 
+/// Looks, in the second half of a search, whether its best plan packs as it is, and if not leaves more time for addresses: that the given
+/// order packs does not tell for sure. The clock of the search from then on, if it is another one.
+pub(crate) fn leave_more(task: &mut Task) -> Option<Clock> {
+    let Spare { time, more, addresses } = task.spare.filter(|spare| !spare.more.is_zero())?;
+    let plan = task.plan.as_ref().filter(|_| task.has_plan())?;
+    if task.early.as_ref().is_some_and(|early| early.trace.time == plan.trace.time) {
+        return None;
+    }
+    let (elapsed, left) = (task.clock.elapsed(), task.clock.left());
+    let early = elapsed < LOOK_AFTER || elapsed < (elapsed + left).mul_f64(LOOK);
+    if early || left < packing_time(task.model.len()) * LOOKS {
+        return None;
+    }
+    let Addresses { alignment, effort } = addresses;
+    let arena = pack_with(task.request.graph, &plan.sequence, &plan.trace, alignment, effort);
+    let packed = Plan { arena: Some(arena), ..plan.clone() };
+    if is_near(&packed) {
+        task.early = Some(packed);
+        return None;
+    }
+    let more = more.min(left);
+    tracing::debug!(height = packed.height().0, peak = packed.trace.peak.0, ?more, "looked");
+    task.spare = Some(Spare { time: time + more, more: Duration::ZERO, addresses });
+    Some(task.clock.with_left(left - more))
+}
+
 /// Whether the best plan of a search that goes on should be packed now: no better one was found for long, and there is more time for
 /// addresses than for the rest of the search.
 pub(crate) fn is_time_to_pack(task: &Task) -> bool {
@@ -151,17 +193,21 @@ pub(crate) fn share_until_packing(task: &Task) -> f64 {
 /// Packs the best plan of a search whose time is over, or that found no better one for long, in all the time there is. Until when the
 /// search may go on, if it may.
 pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
-    let Spare { time, addresses } = task.spare.take()?;
+    let Spare { time, addresses, .. } = task.spare.take()?;
     let plan = task.plan.as_ref()?;
     let clock = Clock::new(time + task.clock.left());
     let early = placed(
         task.request,
         plan,
         task.others(),
-        affordable(task.request, plan, task.goal()),
+        affordable(task.request, plan.trace.time, task.goal(), task.progress()),
         addresses,
         &clock,
     );
+    // One that was near at a look may stand in for it.
+    let worth_it = worth_it(task.request, early.trace.time, task.progress());
+    let looked = task.early.take().filter(|looked| !is_near(&early) && looked.trace.time <= worth_it);
+    let early = looked.unwrap_or(early);
     let took = clock.elapsed();
     let left = clock.left().checked_sub((took * AGAIN).max(time.mul_f64(KEPT))).filter(|_| is_near(&early));
     tracing::debug!(?took, ?left, near = is_near(&early), "packed early");
@@ -185,7 +231,7 @@ mod tests {
         let addresses = Addresses::within(Bytes(64), Duration::from_secs(1));
         let short = Request { time_limit: Duration::from_millis(30), ..Request::new(&graph, budget) };
         let stopped = solve(&short);
-        let spare = Some(Spare { time: Duration::from_secs(60), addresses });
+        let spare = Some(Spare { time: Duration::from_secs(60), more: Duration::ZERO, addresses });
         let request = Request { spare, ..short };
         let found = solve(&request);
         assert_eq!((stopped.status, found.status), (Status::Feasible, Status::Optimal));
@@ -199,7 +245,7 @@ mod tests {
         let graph = graph(Family::Residual, 60, 1);
         let addresses = Addresses::within(Bytes(64), Duration::from_secs(1));
         let [minute, hour] = [60, 3600].map(Duration::from_secs);
-        let spare = |time| Some(Spare { time, addresses });
+        let spare = |time| Some(Spare { time, more: Duration::ZERO, addresses });
         // The given order fits at once, or nothing does.
         let (fits, none) = (base_trace(&graph).peak, Bytes(1));
         for (budget, spare, time) in [

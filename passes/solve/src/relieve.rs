@@ -41,6 +41,8 @@ const PARTS: u32 = 4;
 const HARDLY: i128 = 20;
 /// Times closer than one in so many of what is allowed are not told apart.
 const FINE: u64 = 16;
+/// How often the search for the least time is made.
+const PASSES: u32 = 16;
 /// Seeds of one plan's layouts.
 const SEEDS: u64 = 64;
 
@@ -72,6 +74,7 @@ impl Relief<'_> {
         let part = clock.left() / PARTS;
         let most = (MOVES_PER_NODE * self.request.graph.len() as u64).clamp(MOVES.0, MOVES.1);
         let moves = |attempt: u64| most >> SHORTER.saturating_sub(attempt);
+        let mut passes = 0;
         for attempt in 0.. {
             if clock.expired() {
                 break;
@@ -125,6 +128,11 @@ impl Relief<'_> {
             }
             let time = best.trace.time.0;
             if time.saturating_sub(failed) <= more / FINE {
+                // What failed may do with another seed.
+                passes += 1;
+                failed = own;
+            }
+            if passes == PASSES || time <= own + more / FINE {
                 break;
             }
             target = failed + (time - failed) / 2;

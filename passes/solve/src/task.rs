@@ -225,6 +225,10 @@ impl<'a> Task<'a> {
         }
     }
 
+    pub(crate) fn progress(&self) -> &[Progress] {
+        &self.progress
+    }
+
     fn note_progress(&mut self) {
         let plan = self.best_cost().map(Time);
         self.progress.push(Progress { at: self.clock.elapsed(), plan, bound: self.goal() });

@@ -45,7 +45,11 @@ fn a_search_without_a_plan_goes_on_in_the_time_for_packing() {
     let time_limit = Duration::from_millis(1);
     let request = Request { time_limit, ..Request::new(&graph, budget) };
     assert!(solve(&request).plan.is_none());
-    let spare = Spare { time: Duration::from_secs(60), addresses: Addresses::within(Bytes(1), time_limit) };
+    let spare = Spare {
+        time: Duration::from_secs(60),
+        more: Duration::ZERO,
+        addresses: Addresses::within(Bytes(1), time_limit),
+    };
     let found = solve(&Request { spare: Some(spare), ..request });
     assert!(found.plan.is_some_and(|plan| plan.trace.peak <= budget));
 }

@@ -222,13 +222,13 @@ fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Argume
         addresses: (arguments.fit == Fit::Arena).then_some(addresses),
         ..Request::new(graph, budget)
     };
-    let packing = match arguments.fit {
-        Fit::Arena => Duration::ZERO,
-        Fit::Peak if packs_easily(&request, addresses) => packing_time(graph.len()),
-        Fit::Peak => time.mul_f64(COMPACTING).max(LEAST_COMPACTING),
-    };
-    let packing = packing.min(time / 2);
-    let spare = (arguments.fit == Fit::Peak).then_some(Spare { time: packing, addresses });
+    if arguments.fit == Fit::Arena {
+        return Request { time_limit: time, ..request };
+    }
+    let most = time.mul_f64(COMPACTING).max(LEAST_COMPACTING).min(time / 2);
+    let easy = packs_easily(&request, addresses);
+    let packing = if easy { packing_time(graph.len()).min(most) } else { most };
+    let spare = Some(Spare { time: packing, more: most - packing, addresses });
     Request { time_limit: time - packing, spare, ..request }
 }
 
