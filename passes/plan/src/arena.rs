@@ -73,6 +73,9 @@ pub struct Arena {
 /// The alignment that CUDA allocators give, and vector loads need.
 pub const ALIGNMENT: Bytes = Bytes(512);
 
+/// A comparison of two items in a first placement takes one part in so many of one in the local search.
+const CHEAPER: u64 = 8;
+
 /// About a third of a second on one core.
 pub const EFFORT: u64 = 100_000_000;
 
@@ -122,17 +125,17 @@ pub fn packs_at_once(
 
 /// The lowest of the layouts in the usual orders, or one that is low enough; its height, and what was spent.
 fn first(items: &[Item], enough: u64, effort: u64) -> (u64, Vec<u64>, u64) {
-    let price = 1 + (items.len() as u64).pow(2);
+    let price = 1 + (items.len() as u64).pow(2) / CHEAPER;
     let (mut least, mut offsets, mut spent) = (u64::MAX, Vec::new(), 0);
-    for (fit, order) in place::orders(items) {
+    for ((fit, order), number) in place::orders(items).zip(1..) {
         let placed = place::place(items, &order, fit);
         spent += price;
         let height = height(items, &placed);
         if height < least {
             (least, offsets) = (height, placed);
         }
-        // Huge problems get as many first placements as the effort allows, and at least one.
-        if least <= enough || spent + price > effort {
+        // Huge problems get as many first placements as the effort allows, and at least two: neither of these is best everywhere.
+        if least <= enough || (spent + price > effort && number >= 2) {
             break;
         }
     }

@@ -15,8 +15,8 @@ use crate::joint::Joint;
 use crate::model::Model;
 use crate::request::{Addresses, Plan, Request};
 
-/// Larger plans are left alone: they are steps of training, which pack by themselves.
-pub(crate) const MOST_RUNS: usize = 3000;
+/// Larger plans are left alone: each placement looks at all buffers, and there is no time for enough of them.
+pub(crate) const MOST_RUNS: usize = 16_000;
 /// Attempts, each with a calm order, one after the other: from some of them layouts are found at once, from others never.
 const STARTS: usize = 64;
 /// Moves that calm the order before the first of them, so that it comes soon, and before the others.

@@ -38,7 +38,7 @@ pub struct Spare {
 const LOOK: f64 = 0.4;
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// What a look takes is less than one in so many parts of the time left.
-const LOOKS: u32 = 20;
+const LOOKS: u32 = 10;
 /// A search may as well pack when its best plan was found in the first of so many parts of its time so far.
 const STALE: u32 = 3;
 /// For a plan that is packed once more, so many times as long as it took are kept, ...

@@ -10,6 +10,8 @@ use rk_plan::arena::lightest;
 
 /// The offset of a buffer that waits.
 const WAITS: u64 = u64::MAX;
+/// Rows for what is known of each two buffers, at most: 128 MiB.
+const ROWS: u32 = 8192;
 /// How often a random hole is taken instead of the tightest.
 const ANY: f64 = 0.5;
 
@@ -47,7 +49,7 @@ pub(crate) struct Shelf {
     /// Those with a size that have no place.
     waiting: Vec<u32>,
     largest: u64,
-    /// The row of each item in `met`, if it has a size.
+    /// The row of each item in `met`, if it has a size; where there are too many, some share one.
     row: Vec<u32>,
     /// How often each item found no hole, and each two were in each other's way.
     refused: Vec<u64>,
@@ -66,7 +68,7 @@ impl Shelf {
     /// Takes the items as they are now. What was learned remains.
     pub(crate) fn settle(&mut self) {
         let solid = |item: &Item| item.size > 0;
-        let rows = self.items.iter().filter(|item| solid(item)).count();
+        let rows = self.items.iter().filter(|item| solid(item)).count().min(ROWS as usize);
         if self.met.len() != rows * rows {
             self.met = vec![0; rows * rows];
             self.refused = vec![0; self.items.len()];
@@ -74,7 +76,7 @@ impl Shelf {
         self.row = vec![u32::MAX; self.items.len()];
         (self.placed, self.waiting) = (Vec::new(), Vec::new());
         for ((index, item), row) in (0u32..).zip(&self.items).filter(|(_, item)| solid(item)).zip(0..) {
-            self.row[index as usize] = row;
+            self.row[index as usize] = row % ROWS;
             match item.offset {
                 WAITS => self.waiting.push(index),
                 _ => self.placed.push(placed(item, index)),
