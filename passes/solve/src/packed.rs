@@ -26,7 +26,7 @@ use rk_plan::{Bytes, Graph, Sequence, Time, base_trace, judge};
 
 use crate::clock::Clock;
 use crate::compact::{MOST_RUNS, compact};
-use crate::placed::near;
+use crate::placed::{Spare, is_near, near};
 use crate::relieve::Relief;
 use crate::request::{Addresses, Outcome, Plan, Request, Status, Stop};
 use crate::{solve_logical, solve_nearby};
@@ -116,7 +116,8 @@ fn by(request: &Request, addresses: Addresses, easy: bool, clock: Clock) -> Outc
     let left = packer.clock.left();
     let share = if packer.easy { FIRST.0 } else { FIRST.1 };
     let share = (left - packing_time(request.graph.len()).min(left / 2)).mul_f64(share);
-    let mut first = solve_logical(&Request { time_limit: share, ..packer.logical() });
+    let spare = packer.easy.then_some(Spare { time: Duration::ZERO, more: share, addresses });
+    let mut first = solve_logical(&Request { time_limit: share, spare, ..packer.logical() });
     let found =
         first.smallest.clone().and_then(|runs| Plan::judged(request.graph, runs, crate::Solver::Greedy));
     if first.plan.is_none()
@@ -127,6 +128,7 @@ fn by(request: &Request, addresses: Addresses, easy: bool, clock: Clock) -> Outc
         return packer.with_smallest(first);
     }
     let wanted = first.plan.clone();
+    packer.easy &= wanted.clone().is_none_or(|wanted| is_near(&packer.pack(wanted)));
     let starts =
         request.starts.iter().filter_map(|(solver, runs)| Plan::judged(request.graph, runs.clone(), *solver));
     let mut starts: Vec<Plan> = starts.collect();
@@ -217,7 +219,9 @@ impl<'a> Packer<'a> {
         }
         for attempt in 0..ATTEMPTS {
             let settled = best.as_ref().is_some_and(|plan| plan.trace.time <= first.lower_bound);
-            let left = self.clock.left().saturating_sub(self.kept());
+            // As long as none fits, none has to be packed more closely.
+            let kept = if best.is_some() { self.kept() } else { Duration::ZERO };
+            let left = self.clock.left().saturating_sub(kept);
             if settled || left.is_zero() {
                 break;
             }
@@ -271,7 +275,7 @@ impl<'a> Packer<'a> {
     /// The plan that was wanted with other runs, in an arena that fits, if that is faster than what is known.
     fn relieved(&mut self, wanted: Option<&Plan>, best: Option<Plan>) -> Option<Plan> {
         let small = |wanted: &&Plan| wanted.sequence.0.len() <= MOST_RUNS;
-        let Some(wanted) = wanted.filter(small).filter(|_| !self.easy) else { return best };
+        let Some(wanted) = wanted.filter(small) else { return best };
         let dearest = wanted.trace.time.0.saturating_add(self.request.graph.total_time().0 / DEAREST);
         let most = best.as_ref().map_or(dearest, |best| best.trace.time.0.saturating_sub(1));
         if most <= wanted.trace.time.0 {
@@ -282,7 +286,8 @@ impl<'a> Packer<'a> {
         if plan.height() <= budget {
             return faster(best, Some(plan));
         }
-        let relief = Relief { request: &self.logical(), addresses: self.addresses, most: Time(most) };
+        let relief =
+            Relief { request: &self.logical(), addresses: self.addresses, most: Time(most), passes: 1 };
         let found = relief.plan(plan, |_| budget, &self.clock.part(RELIEVING));
         let found = self.noted(found);
         if found.height() <= budget { faster(best, Some(found)) } else { best }

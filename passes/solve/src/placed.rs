@@ -25,7 +25,7 @@ use crate::task::Task;
 /// Time behind the limit of a search, for addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spare {
-    /// How much there is.
+    /// How much there is; if none, who asks packs himself.
     pub time: Duration,
     /// How much the search leaves besides, if its plans turn out not to pack as they are.
     pub more: Duration,
@@ -46,6 +46,8 @@ const AGAIN: u32 = 2;
 /// ... or this share of the spare time, if that is more.
 const KEPT: f64 = 0.15;
 
+/// How often the least time of a plan that packs is looked for, if there is time.
+const PASSES: u32 = 16;
 /// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, and the seeds
 /// of those in what is left then.
 const FIRST: f64 = 0.2;
@@ -64,7 +66,7 @@ pub(crate) fn near(peak: Bytes) -> Bytes {
     Bytes(peak.0.saturating_add(peak.0 / 100))
 }
 
-fn is_near(plan: &Plan) -> bool {
+pub(crate) fn is_near(plan: &Plan) -> bool {
     plan.arena.as_ref().is_some_and(|arena| arena.size <= near(arena.lower_bound))
 }
 
@@ -141,7 +143,7 @@ fn placed(
     if is_near(&best) || clock.expired() {
         return best;
     }
-    let best = (Relief { request, addresses, most }).plan(best, near, clock);
+    let best = (Relief { request, addresses, most, passes: PASSES }).plan(best, near, clock);
     if best.trace.time > time {
         tracing::info!(time = best.trace.time.0, faster = time.0, "the faster plan does not pack");
     }
@@ -159,8 +161,8 @@ pub(crate) fn leave_more(task: &mut Task) -> Option<Clock> {
         return None;
     }
     let (elapsed, left) = (task.clock.elapsed(), task.clock.left());
-    let early = elapsed < LOOK_AFTER || elapsed < (elapsed + left).mul_f64(LOOK);
-    if early || left < packing_time(task.model.len()) * LOOKS {
+    let too_early = elapsed < (elapsed + left).mul_f64(LOOK) || (elapsed < LOOK_AFTER && !time.is_zero());
+    if too_early || left < packing_time(task.model.len()) * LOOKS {
         return None;
     }
     let Addresses { alignment, effort } = addresses;
@@ -172,7 +174,8 @@ pub(crate) fn leave_more(task: &mut Task) -> Option<Clock> {
     }
     let more = more.min(left);
     tracing::debug!(height = packed.height().0, peak = packed.trace.peak.0, ?more, "looked");
-    task.spare = Some(Spare { time: time + more, more: Duration::ZERO, addresses });
+    let spare = Spare { time: time + more, more: Duration::ZERO, addresses };
+    task.spare = (!time.is_zero()).then_some(spare);
     Some(task.clock.with_left(left - more))
 }
 
@@ -193,7 +196,7 @@ pub(crate) fn share_until_packing(task: &Task) -> f64 {
 /// Packs the best plan of a search whose time is over, or that found no better one for long, in all the time there is. Until when the
 /// search may go on, if it may.
 pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
-    let Spare { time, addresses, .. } = task.spare.take()?;
+    let Spare { time, addresses, .. } = task.spare.take().filter(|spare| !spare.time.is_zero())?;
     let plan = task.plan.as_ref()?;
     let clock = Clock::new(time + task.clock.left());
     let early = placed(

@@ -41,8 +41,6 @@ const PARTS: u32 = 4;
 const HARDLY: i128 = 20;
 /// Times closer than one in so many of what is allowed are not told apart.
 const FINE: u64 = 16;
-/// How often the search for the least time is made.
-const PASSES: u32 = 16;
 /// Seeds of one plan's layouts.
 const SEEDS: u64 = 64;
 
@@ -52,6 +50,8 @@ pub(crate) struct Relief<'a> {
     pub(crate) addresses: Addresses,
     /// They take no more than this, or than the plan at hand.
     pub(crate) most: Time,
+    /// How often the least time is looked for, each time with other seeds.
+    pub(crate) passes: u32,
 }
 
 impl Relief<'_> {
@@ -132,7 +132,7 @@ impl Relief<'_> {
                 passes += 1;
                 failed = own;
             }
-            if passes == PASSES || time <= own + more / FINE {
+            if passes == self.passes || time <= own + more / FINE {
                 break;
             }
             target = failed + (time - failed) / 2;
@@ -208,7 +208,7 @@ mod tests {
             let request = Request::new(&graph, budget);
             for more in [0, graph.total_time().0 / 20] {
                 let most = Time(plan.trace.time.0 + more);
-                let relief = Relief { request: &request, addresses: ADDRESSES, most };
+                let relief = Relief { request: &request, addresses: ADDRESSES, most, passes: 2 };
                 let found = relief.plan(plan.clone(), near, &Clock::new(Duration::from_secs(1)));
                 assert_eq!(judge(&graph, &found.sequence), Ok(found.trace.clone()));
                 assert!(found.trace.time <= most && found.trace.peak <= budget, "seed {seed}");
