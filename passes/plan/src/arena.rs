@@ -355,6 +355,23 @@ mod tests {
         assert!(lower >= 5 && higher * 3 < lower, "{lower} lower, {higher} higher");
     }
 
+    #[test]
+    fn there_are_two_first_layouts_without_any_effort() {
+        let mut random = SplitMix(1);
+        let (mut second, mut both) = (0, 0);
+        for _ in 0..20 {
+            let items = pieces(&mut random, 40, 60);
+            let placed: Vec<u64> = place::orders(&items)
+                .take(2)
+                .map(|(fit, order)| height(&items, &place::place(&items, &order, fit)))
+                .collect();
+            let least = placed[0].min(placed[1]);
+            both += usize::from(search(&items, 0, 1, 0).0 == least);
+            second += usize::from(placed[1] < placed[0]);
+        }
+        assert!(both == 20 && second > 0, "{both} {second}");
+    }
+
     /// Less than a comparison for each attempt is no reason to try for ever.
     #[test]
     fn what_little_effort_is_left_comes_to_an_end() {

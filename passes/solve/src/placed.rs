@@ -5,10 +5,13 @@
 //! 3. If that does not do, let others run again ([`crate::relieve`]), for a seventy-second of the time of all nodes once more at most. No
 //!    plan that is proven to be the fastest by then is given away for that, and one with little left to prove for little.
 //!
-//! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]), and a search whose time
-//! is over, or that found no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search
-//! goes on in most of the rest, and what it finds then is packed in what is left. A plan that is faster by a seventy-second at most and whose
-//! arena is not near does not replace one whose arena is.
+//! How long that takes is not known before. So who packs after a search keeps time for it ([`Spare`]): little where plans seem to pack by
+//! themselves, and more if a look in the middle of the search shows that its best plan does not. A search whose time is over, or that found
+//! no better plan for long, packs its best plan at once. If that is near in a part of the spare time, the search goes on in most of the rest,
+//! and what it finds then is packed in what is left.
+//!
+//! A plan whose arena is near stands in for a faster one whose arena is not, if it takes little more: a seventy-second, and no more than what
+//! the search has won since its first second, or than a five-hundredth. So what is answered after longer than that is hardly ever slower.
 
 use std::time::Duration;
 
@@ -220,7 +223,7 @@ pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
 
 #[cfg(test)]
 mod tests {
-    use rk_plan::base_trace;
+    use rk_plan::{Graph, base_trace};
 
     use super::*;
     use crate::synthetic::{Family, graph};
@@ -269,6 +272,61 @@ mod tests {
         assert!(!Task::new(&request).is_stale(u32::MAX), "it was found just now");
     }
 
+    /// The given order of a graph, within its own peak.
+    fn given(graph: &Graph, time: Duration, more: Duration) -> Request<'_> {
+        let addresses = Addresses { alignment: Bytes(1), effort: 0 };
+        let spare = Some(Spare { time, more, addresses });
+        Request { spare, time_limit: Duration::from_secs(60), ..Request::new(graph, base_trace(graph).peak) }
+    }
+
+    #[test]
+    fn a_search_leaves_more_time_if_its_plan_does_not_pack() {
+        let (packs, does_not) = (graph(Family::Residual, 60, 1), graph(Family::Layered, 300, 1));
+        let hour = Duration::from_secs(3600);
+        let look = |request: &Request, left: Duration| {
+            let mut task = Task::new(request);
+            // Longer than a search has to go on before a look.
+            task.clock = Clock::new(Duration::ZERO);
+            std::thread::sleep(Duration::from_millis(2));
+            task.clock = task.clock.with_left(left);
+            let clock = leave_more(&mut task);
+            let spare = task.spare.map(|spare| (spare.time, spare.more));
+            (clock.map(|clock| clock.left()), spare, task.early)
+        };
+        let soon = Duration::from_millis(1);
+        // Who asks packs himself: the search ends.
+        let (left, spare, early) = look(&given(&does_not, Duration::ZERO, hour), soon);
+        assert!(left == Some(Duration::ZERO) && spare.is_none() && early.is_none());
+        // A plan that packs is kept, and nothing else changes.
+        let (left, spare, early) = look(&given(&packs, Duration::ZERO, hour), soon);
+        assert!(left.is_none() && spare == Some((Duration::ZERO, hour)));
+        assert!(early.is_some_and(|early| is_near(&early)));
+        // Not so early, neither in share nor, where the search packs, in seconds.
+        assert!(look(&given(&does_not, Duration::ZERO, hour), hour).0.is_none());
+        let (left, spare, _) = look(&given(&does_not, soon, hour), soon);
+        assert!(left.is_none() && spare == Some((soon, hour)));
+    }
+
+    #[test]
+    fn nearness_is_worth_what_a_search_has_won_since_its_first_second() {
+        let graph = graph(Family::Residual, 60, 1);
+        let request = Request::new(&graph, Bytes(1));
+        let total = graph.total_time().0;
+        let step = |seconds, plan| Progress {
+            at: Duration::from_secs(seconds),
+            plan: Some(Time(plan)),
+            bound: Time(0),
+        };
+        let own = 2 * total;
+        let allowed = |progress: &[Progress]| worth_it(&request, Time(own), progress).0 - own;
+        let won = total / 100;
+        assert_eq!(allowed(&[step(0, own + 2 * won), step(1, own + won), step(2, own)]), won);
+        assert_eq!(allowed(&[step(0, own + total), step(2, own)]), total / DEARER);
+        assert_eq!(allowed(&[step(0, own)]), total / CHEAP);
+        // There was none so soon.
+        assert_eq!(allowed(&[step(2, own)]), total / DEARER);
+    }
+
     #[test]
     fn a_plan_that_was_packed_early_is_the_answer_if_a_faster_one_does_not_pack() {
         let graph = graph(Family::Layered, 300, 1);
@@ -298,6 +356,9 @@ mod tests {
             let answer = with_addresses(&request, outcome.clone(), addresses, Duration::ZERO);
             assert_eq!(answer.plan.map(|plan| plan.trace.time.0), Some(time));
             assert_eq!(answer.status == Status::Optimal, time == plan.trace.time.0);
+            // With time, nothing slower than what is near already is looked for.
+            let answer = with_addresses(&request, outcome.clone(), addresses, Duration::from_millis(200));
+            assert!(answer.plan.is_some_and(|plan| plan.trace.time.0 <= time));
         }
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! The time that is given first is the longer, the more the layout at hand is off; where that is little, other runs of the same time come
 //! first. It is twice as much again, up to all that is allowed, until a layout is found, each time by another seed and by turns from what
-//! the one before ended in; then half-way between what failed and what did not. Walks are free until one gains nothing, as happens where
+//! the one before ended in; then half-way between what failed and what did not, as often as there is time: what failed once need not fail with
+//! another seed. Walks are free until one gains nothing, as happens where
 //! little time may be spent, and on a leash from then on or, within the same time, from the first on.
 //!
 //! Everything is counted, the clock only stops.

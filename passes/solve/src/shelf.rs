@@ -348,6 +348,21 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
+    fn there_may_be_more_items_than_rows() {
+        let mut shelf = Shelf::default();
+        let item = |index: u32, offset| Item { size: 1, offset, start: index, end: index + 1 };
+        shelf.items = (0..2 * ROWS).map(|index| item(index, u64::from(index % 2))).collect();
+        // Two places for three that live together: someone is in the way of everyone.
+        shelf.items.extend((0..4).map(|index| item(ROWS + index, WAITS)));
+        shelf.settle();
+        let mut random = ChaCha8Rng::seed_from_u64(0);
+        for _ in 0..100 {
+            assert!(shelf.insert(2, 0.0, &mut random) && !shelf.is_complete());
+        }
+        assert!(shelf.met.iter().any(|&met| met > 0) && shelf.met.len() == (ROWS * ROWS) as usize);
+    }
+
+    #[test]
     fn what_is_free_comes_together() {
         let item = |size, offset, start, end| Item { size, offset, start, end };
         // Five bytes are free below the first, between the two that live with it, and above them.
