@@ -3,8 +3,7 @@
 //! 1. Solve for the logical peak, and pack the plan. If its arena is within the budget, that is the answer.
 //! 2. Look for a layout and another order of its runs at once ([`crate::compact`]), then do the same with those of the other plans
 //!    that the search met, fastest first, whose peak leaves as much room as the layout before would have needed.
-//! 3. Give that plan other runs, for as little more time as a layout within the budget needs ([`crate::relieve`]), where the given order
-//!    does not pack.
+//! 3. Give that plan other runs, for as little more time as a layout within the budget needs ([`crate::relieve`]).
 //! 4. Search again for smaller peaks, from what is there: less by more than the overshoot, then half-way between what did and what did not
 //!    help. Such a search is short, because what nearly fits is at hand ([`solve_nearby`]).
 //! 5. If none fits, repair greedily for somewhat smaller peaks, so that there is a plan at all: from the given order, because what
@@ -15,7 +14,8 @@
 //!
 //! A plan keeps the layout that was found for it: packing its runs again would seldom find one as low. Bounds are those of the
 //! logical peak, which no arena beats. How the time is shared depends on the given order: where that packs without loss, as steps
-//! of training do, nearly all of it goes to the first attempt; elsewhere the room that a layout needs has to be found out first.
+//! of training do, nearly all of it goes to the first attempt, unless a look at its best plan shows that this one does not; elsewhere the
+//! room that a layout needs has to be found out first.
 //!
 //! Source: planner.md of the project, section 11.
 

@@ -58,10 +58,10 @@ const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
 const DEARER: u64 = 72;
-/// ... of what the search has won since then or, if that is less, one in so many parts: else a longer search would give a slower plan ...
+/// ... what the search has won since then or, if that is less, one in so many parts: else a longer search would give a slower plan, ...
 const SOON: Duration = Duration::from_secs(1);
 const CHEAP: u64 = 500;
-/// ... and of what is not proven.
+/// ... and one in so many parts of what is not proven.
 const UNPROVEN: u64 = 2;
 
 /// The largest arena that is near a peak: a hundredth above it.
