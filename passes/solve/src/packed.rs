@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn plans_may_be_hard_to_pack_where_the_given_order_is_not() {
-        let graph = recurrent(8);
+        let graph = recurrent(12);
         let base = base_trace(&graph);
         let addresses = Addresses::within(Bytes(64), Duration::from_secs(3));
         assert!(packs_at_once(&graph, &Sequence::base(&graph), &base, addresses.alignment, addresses.effort));
