@@ -100,6 +100,29 @@ def gpt2(layers):
     return Logits(GPT2LMHeadModel(config), "logits"), (torch.randint(0, 1000, (4, 64)),)
 
 
+def gpt2_medium(batch, length):
+    """GPT-2 medium as it was trained, with the attention that transformers takes by itself."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_embd=1024, n_layer=24, n_head=16, use_cache=False)
+    return Logits(GPT2LMHeadModel(config), "logits"), (torch.randint(0, config.vocab_size, (batch, length)),)
+
+
+def llama_1b(batch, length):
+    """A decoder in the style of Llama with 1.1 billion parameters (the sizes of TinyLlama)."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=22,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        use_cache=False,
+    )
+    return Logits(LlamaForCausalLM(config), "logits"), (torch.randint(0, config.vocab_size, (batch, length)),)
+
+
 def bert():
     """A four-layer BERT encoder with dropout."""
     from transformers import BertConfig, BertModel
@@ -153,17 +176,28 @@ MODELS = {
     "mlp_mixer": mlp_mixer,
 }
 
+# Sizes for a GPU.
+LARGE = {
+    "resnet50_64": lambda: vision("resnet50", 64, 224),
+    "vit_b_16_64": lambda: vision("vit_b_16", 64, 224),
+    "gpt2_medium_4": lambda: gpt2_medium(4, 512),
+    "gpt2_medium_8": lambda: gpt2_medium(8, 500),
+    "llama_1b_4": lambda: llama_1b(4, 512),
+}
+
 
 def build(name):
     """The network in train mode and its example inputs, the same every time."""
     torch.manual_seed(SEED)
-    model, inputs = MODELS[name]()
+    model, inputs = (MODELS | LARGE)[name]()
     return model.train(), inputs
 
 
-def write_archive(name, path):
-    """Traces the network into `path`; the file appears whole or not at all."""
+def write_archive(name, path, device):
+    """Traces the network on `device` into `path`; the file appears whole or not at all."""
     model, inputs = build(name)
+    # A trace keeps the device that tensors were made on in forward (positions, masks).
+    model, inputs = model.to(device), tuple(value.to(device) for value in inputs)
     with warnings.catch_warnings():
         # Tracing warns that it is deprecated and that shapes become constants. The first is known, the second intended.
         warnings.simplefilter("ignore")
@@ -204,18 +238,20 @@ def time_eager(name, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description="Writes a network as a torch.jit.trace archive, or times it.")
-    parser.add_argument("name", nargs="?", choices=list(MODELS), metavar="NAME", help="one of the names that --list prints")
+    parser.add_argument("name", nargs="?", choices=[*MODELS, *LARGE], metavar="NAME", help="one of the names that --list prints")
     parser.add_argument("out", nargs="?", metavar="OUT.pt", help="where the archive goes")
     parser.add_argument("--list", action="store_true", help="print the names, one per line")
+    parser.add_argument("--large", action="store_true", help="with --list: the networks whose sizes need a GPU")
+    parser.add_argument("--device", default="cpu", help="where it is traced: cpu (the default), cuda or cuda:N")
     parser.add_argument("--time-eager", type=int, metavar="N", help="print the median seconds of N eager training steps")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(MODELS))
+        print("\n".join(LARGE if options.large else MODELS))
     elif options.name and options.time_eager and options.time_eager > 0:
         print(f"{time_eager(options.name, options.time_eager):.6f}")
     elif options.name and options.out:
         try:
-            write_archive(options.name, options.out)
+            write_archive(options.name, options.out, options.device)
         except OSError as error:
             sys.exit(f"models.py: error: cannot write {options.out}: {error}")
     else:

@@ -35,6 +35,9 @@ pub struct Options {
     /// Options of the rematerialize pass besides the budget.
     #[arg(long, default_value = "time-limit=10s")]
     rematerialize: String,
+    /// Where the networks are traced, measured and run: cpu, cuda or cuda:N.
+    #[arg(long, default_value = "cpu")]
+    device: String,
     /// Passes behind --rk-simplify, such as --rk-fuse.
     #[arg(long, allow_hyphen_values = true, value_delimiter = ',')]
     passes: Vec<String>,
@@ -105,7 +108,7 @@ struct Kept {
 
 impl Kept {
     fn of(options: &Options, model: &str) -> Result<Self> {
-        let raw = crate::models::import(&options.common, 0, model)?;
+        let raw = crate::models::import(&options.common, &options.device, 0, model)?;
         let stem = raw.trim_end_matches(".mlir").to_owned();
         let mut front = vec![raw, "--rk-dataflow".to_owned(), "--rk-simplify".to_owned()];
         front.extend(options.passes.iter().cloned());

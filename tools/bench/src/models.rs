@@ -32,6 +32,9 @@ pub struct Options {
     /// Timed runs of every op when importing.
     #[arg(long, default_value_t = 3)]
     measure: u32,
+    /// Where the networks are traced, measured and run: cpu, cuda or cuda:N.
+    #[arg(long, default_value = "cpu")]
+    device: String,
     #[command(flatten)]
     common: crate::Common,
 }
@@ -52,7 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut failures = 0;
     for model in &options.models {
         eprintln!("{model}: import");
-        let raw = match import(&options.common, options.measure, model) {
+        let raw = match import(&options.common, &options.device, options.measure, model) {
             Ok(raw) => raw,
             Err(error) => {
                 failures += 1;
@@ -81,12 +84,12 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Imports a model once; the costs are measured in the same process as the recording.
-pub fn import(common: &crate::Common, measure: u32, model: &str) -> Result<String> {
-    let pt = archive(&common.cache, model)?;
+pub fn import(common: &crate::Common, device: &str, measure: u32, model: &str) -> Result<String> {
+    let pt = archive(&common.cache, model, device)?;
     let raw = common.cache.join(format!("{model}.mlir")).display().to_string();
     let pt = pt.display().to_string();
     let measure = measure.to_string();
-    checked("rk-import", &[&pt, "--measure", &measure, "-o", &raw])?;
+    checked("rk-import", &[&pt, "--device", device, "--measure", &measure, "-o", &raw])?;
     Ok(raw)
 }
 

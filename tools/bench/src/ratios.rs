@@ -33,7 +33,7 @@ pub fn run(options: &Options) -> Result<()> {
     ]);
     for model in &options.models {
         eprintln!("{model}");
-        let pt = archive(&options.common.cache, model)?.display().to_string();
+        let pt = archive(&options.common.cache, model, "cpu")?.display().to_string();
         let repeat = options.repeat.to_string();
         let eager = python(&["examples/models.py", model, "--time-eager", &repeat])?;
         let eager: f64 =

@@ -86,11 +86,13 @@ fn finish(command: &mut Command, name: &str) -> Result<Finished> {
 }
 
 /// The traced archive of a model of examples/models.py, made once per cache.
-pub fn archive(cache: &Path, model: &str) -> Result<PathBuf> {
+pub fn archive(cache: &Path, model: &str, device: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(cache)?;
-    let path = cache.join(format!("{model}.pt"));
+    let name = if device == "cpu" { model.to_owned() } else { format!("{model}.{device}") };
+    let path = cache.join(format!("{name}.pt"));
     if !path.exists() {
-        let made = python(&[OsStr::new("examples/models.py"), OsStr::new(model), path.as_os_str()])?;
+        let script = ["examples/models.py", "--device", device, model].map(OsStr::new);
+        let made = python(&[&script[..], &[path.as_os_str()]].concat())?;
         if made.code != 0 {
             bail!("examples/models.py {model}: {}", made.reason());
         }
