@@ -34,6 +34,8 @@ pub struct ImportOptions {
     pub device: Device,
     /// What is timed; nothing leaves the time to the roofline model.
     pub measure: Timing,
+    /// Whether kernels are taken that give the same bits every time, where torch has such.
+    pub deterministic: bool,
     /// Seed of the inputs and of the generator.
     pub seed: u64,
 }
@@ -61,6 +63,9 @@ pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result
     memory::install()?;
     options.device.open()?;
     options.device.pin()?;
+    if options.deterministic {
+        options.device.determine()?;
+    }
     progress(&format!("loading {}", options.archive.display()));
     let sha256 = file_digest(&options.archive)?;
     let archive = Archive::load(&options.archive, options.device)?;

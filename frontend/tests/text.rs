@@ -14,6 +14,7 @@ fn module(name: &str, loss: LossSpec) -> Option<String> {
         loss,
         device: Device::Cpu,
         measure: Timing::None,
+        deterministic: false,
         seed: 0,
     };
     let text = import(&options, &mut |_| {}).unwrap().text;

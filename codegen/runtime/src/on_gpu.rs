@@ -84,13 +84,36 @@ impl OnGpu<'_, '_, '_> {
         self.tensors(read)
     }
 
-    /// Lets go of what these launches have made, which is known by its address: the program's own drops may be in a graph.
+    /// Which of these launches read what earlier ones have left in the host's memory: attention leaves there where its mask began in the
+    /// random sequence, when it is not captured, and its backward call looks at the number when it is queued.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn of_the_host(
+        &self,
+        sequence: &Sequence,
+        launches: Range<usize>,
+    ) -> Result<Vec<usize>, RuntimeError> {
+        let found = self.found(sequence, launches.clone())?;
+        let host: Vec<usize> = found.iter().filter(|(_, t)| on_host(t)).map(|(slot, _)| *slot).collect();
+        let reads = |&launch: &usize| {
+            let mut read = runs(self.pass.step, sequence, launch..launch + 1).flat_map(|run| &run.inputs);
+            read.any(|slot| host.contains(&slot.index()))
+        };
+        Ok(launches.filter(reads).collect())
+    }
+
+    /// Lets go of what these launches have made on the GPU, which is known by its address: the program's own drops may be in a graph.
     ///
     /// # Errors
     /// None in practice; libtorch's.
     pub fn let_go(&mut self, sequence: &Sequence, launches: Range<usize>) -> Result<(), RuntimeError> {
-        let made = runs(self.pass.step, sequence, launches).flat_map(|run| &run.outputs);
-        made.into_iter().try_for_each(|slot| Ok(self.pass.slots.clear(slot.index())?))
+        for slot in runs(self.pass.step, sequence, launches).flat_map(|run| &run.outputs) {
+            if self.pass.slots.get(slot.index())?.is_some_and(|tensor| !on_host(&tensor)) {
+                self.pass.slots.clear(slot.index())?;
+            }
+        }
+        Ok(())
     }
 
     /// The tensors in these slots, in handles that own nothing.
@@ -142,6 +165,23 @@ impl OnGpu<'_, '_, '_> {
     pub fn put(&mut self, tensors: &[(usize, Tensor)]) -> Result<(), RuntimeError> {
         tensors.iter().try_for_each(|(slot, tensor)| Ok(self.pass.slots.set(*slot, tensor)?))
     }
+
+    /// Puts tensors that were found there into their slots again. What is in the host's memory by now is this run's, and stays.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn put_again(&mut self, found: &[(usize, Tensor)]) -> Result<(), RuntimeError> {
+        for (slot, tensor) in found {
+            if !self.pass.slots.get(*slot)?.is_some_and(|now| on_host(&now)) {
+                self.pass.slots.set(*slot, tensor)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn on_host(tensor: &Tensor) -> bool {
+    tensor.device() == tch::Device::Cpu
 }
 
 fn runs<'a>(step: &'a Step, sequence: &'a Sequence, launches: Range<usize>) -> impl Iterator<Item = &'a Run> {

@@ -27,12 +27,16 @@ pub struct Piece {
 /// The pieces of a sequence, in order; one piece if nothing is drawn.
 pub fn pieces(sequence: &Sequence) -> Vec<Piece> {
     let draws = |launch: &Queued| launch.accesses.iter().any(|access| access.region == Region::Generator);
-    let all = sequence.launches.len();
+    cut(0..sequence.launches.len(), |launch| draws(&sequence.launches[launch]))
+}
+
+/// The pieces of these launches where some of them ask the host.
+pub fn cut(launches: Range<usize>, asks: impl Fn(usize) -> bool) -> Vec<Piece> {
+    let (mut at, all) = (launches.start, launches.end);
     let mut pieces: Vec<Piece> = Vec::new();
-    let mut at = 0;
     while at < all {
-        let draw = sequence.launches[at..].iter().position(draws).map_or(all, |next| at + next);
-        let captured = draw - at >= SHORTEST || draw - at == all;
+        let draw = (at..all).find(|&launch| asks(launch)).unwrap_or(all);
+        let captured = draw - at >= SHORTEST || draw - at == launches.len();
         let end = if captured { draw } else { all.min(draw + 1) };
         match pieces.last_mut().filter(|last| !captured && !last.captured) {
             Some(last) => last.launches.end = end,

@@ -100,8 +100,9 @@ std::vector<Attribute> attributes_of(const torch::jit::Module& module) {
 std::vector<c10::IValue> traced_inputs(const std::string& path) {
   caffe2::serialize::PyTorchStreamReader reader(path);
   if (!reader.hasRecord("traced_inputs.pkl")) return {};
+  // On the CPU: only types and shapes are wanted, and the archive has no data of theirs that could be copied to a GPU.
   const auto all = torch::jit::readArchiveAndTensors(
-      "traced_inputs", "", "traced_inputs/", std::nullopt, std::nullopt, std::nullopt, reader);
+      "traced_inputs", "", "traced_inputs/", std::nullopt, std::nullopt, c10::Device(c10::DeviceType::CPU), reader);
   if (!all.isGenericDict()) return {};
   const auto dict = all.toGenericDict();
   const auto found = dict.find("forward");

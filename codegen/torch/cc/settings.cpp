@@ -64,7 +64,11 @@ Setting variable(const char* name) {
 
 Setting deterministic() {
   const auto get = [] { return !context().deterministicAlgorithms() ? "off" : context().deterministicAlgorithmsWarnOnly() ? "warn" : "on"; };
-  return {"deterministic", get, [](const std::string& value) { context().setDeterministicAlgorithms(value != "off", value == "warn"); }};
+  return {"deterministic", get, [](const std::string& value) {
+            context().setDeterministicAlgorithms(value != "off", value == "warn");
+            // torch would fill all memory that is handed out with NaN, too: a kernel per tensor, for the sake of who reads what nobody wrote.
+            if (value != "off") context().setDeterministicFillUninitializedMemory(false);
+          }};
 }
 
 std::vector<Setting> all(const c10::Device& device) {

@@ -82,4 +82,12 @@ impl Device {
         }
         Ok(())
     }
+
+    /// Makes operators take kernels that give the same bits every time, those with atomic additions excluded, where torch has others.
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn determine(self) -> Result<()> {
+        Settings::parse("deterministic=warn").apply(self).map(drop)
+    }
 }

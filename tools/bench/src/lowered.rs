@@ -92,6 +92,14 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Runs of every call when a step is imported for a GPU.
+const MEASURE: u32 = 5;
+
+/// Nodes are timed inside of a step on the CPU only; on a GPU when they are imported, between events.
+fn on_cpu(options: &Options) -> bool {
+    options.device == "cpu"
+}
+
 /// The step that keeps everything, with the times of its nodes.
 struct Kept {
     /// Path of all files of the model, without what follows.
@@ -108,7 +116,8 @@ struct Kept {
 
 impl Kept {
     fn of(options: &Options, model: &str) -> Result<Self> {
-        let raw = crate::models::import(&options.common, &options.device, 0, model)?;
+        let measure = if on_cpu(options) { 0 } else { MEASURE };
+        let raw = crate::models::import(&options.common, &options.device, measure, model)?;
         let stem = raw.trim_end_matches(".mlir").to_owned();
         let mut front = vec![raw, "--rk-dataflow".to_owned(), "--rk-simplify".to_owned()];
         front.extend(options.passes.iter().cloned());
@@ -123,7 +132,11 @@ impl Kept {
         // Each side takes two steps in turn, and there may be a third one.
         let rounds = options.seconds / f64::from(options.processes) / (3.0 * round);
         kept.repeat = format!("{}", rounds.clamp(5.0, 200.0) as u32);
-        let ran = kept.timed(options, &[&step, "--times", &kept.times])?;
+        let mut arguments = vec![step.as_str()];
+        if on_cpu(options) {
+            arguments.extend(["--times", kept.times.as_str()]);
+        }
+        let ran = kept.timed(options, &arguments)?;
         kept.cells = cells(&ran, &["–"; 3].map(str::to_owned))?;
         Ok(kept)
     }
@@ -132,8 +145,9 @@ impl Kept {
     fn planned(&self, options: &Options, budget: &str) -> Result<Vec<String>> {
         let plan = format!("--rematerialize=budget={budget} {}", options.rematerialize);
         let tag = budget.trim_end_matches('%');
-        let planned = |times: &str| {
-            self.step(tag, &[&format!("--rk-annotate-cost=times={times}"), &plan, "--rk-lower"])
+        let planned = |times: &str| match on_cpu(options) {
+            true => self.step(tag, &[&format!("--rk-annotate-cost=times={times}"), &plan, "--rk-lower"]),
+            false => self.step(tag, &["--rk-annotate-cost", &plan, "--rk-lower"]),
         };
         let Some(mut step) = planned(&self.times)? else {
             return Ok([vec!["infeasible".to_owned()], vec![String::new(); 8]].concat());
@@ -147,7 +161,7 @@ impl Kept {
         let first = ratio()?;
         let mut predicted = first;
         let beside = format!("{}.none.lowered.rkx", self.stem);
-        for _ in 1..options.rounds {
+        for _ in 1..if on_cpu(options) { options.rounds } else { 1 } {
             let times = format!("{}.{tag}.times", self.stem);
             let ran = self.timed(options, &[&step, "--beside", &beside, "--times", &times])?;
             step = planned(&times)?.context("a budget that could be met cannot be any more")?;

@@ -89,7 +89,10 @@ pub fn import(common: &crate::Common, device: &str, measure: u32, model: &str) -
     let raw = common.cache.join(format!("{model}.mlir")).display().to_string();
     let pt = pt.display().to_string();
     let measure = measure.to_string();
-    checked("rk-import", &[&pt, "--device", device, "--measure", &measure, "-o", &raw])?;
+    let mut arguments = vec![pt.as_str(), "--device", device, "--measure", &measure, "-o", &raw];
+    // Or bits could not be compared: eager PyTorch itself has others every time.
+    arguments.extend((device != "cpu").then_some("--deterministic"));
+    checked("rk-import", &arguments)?;
     Ok(raw)
 }
 

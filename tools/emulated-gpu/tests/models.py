@@ -76,6 +76,11 @@ def overlap():
     return Overlap(), (torch.randn(8, 16), torch.randn(8, 16))
 
 
+def masks():
+    layers = [layer for _ in range(5) for layer in (nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.1))]
+    return nn.Sequential(*layers), torch.randn(512, 64)
+
+
 def dropout():
     return nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5), nn.Linear(32, 8)), torch.randn(16, 32)
 

@@ -33,7 +33,7 @@ impl Bench {
     }
 }
 
-const MODELS: [&str; 4] = ["mlp", "resnet", "gpt2", "gpt2_dropout"];
+const MODELS: [&str; 5] = ["mlp", "resnet", "gpt2", "gpt2_dropout", "masks"];
 
 /// The archives, recorded on the GPU once for all tests of this file.
 fn bench() -> Option<&'static Bench> {
@@ -168,6 +168,17 @@ fn a_gpt2_with_dropout() {
     check_in(Plan::of("gpt2_dropout", "100%", 2), &[], &["2"], Some(4));
     check_in(Plan::of("gpt2_dropout", "60%", 1), &["--accumulate", "2"], &["0"], Some(4));
     check_in(Plan::of("gpt2_dropout", "60%", 2), &[], ORDERS, Some(4));
+}
+
+/// Activations so large that their masks are drawn again, from a state that is in the plan with the bytes that the IR says.
+#[test]
+fn masks_are_drawn_again() {
+    let Some(bench) = bench() else { return };
+    let plan = Plan::of("masks", "50%", 1);
+    let step = rk_step::read(&bench.path(&plan.step(bench))).unwrap();
+    let saved = |instr: &Instr| matches!(instr, Instr::Run(run) if run.state_out.is_some());
+    assert!(step.program.instrs.iter().any(saved), "no state is saved");
+    check_in(plan, &[], &["0"], Some(2));
 }
 
 /// The comparison would notice a graph that does nothing, in the captured step and in a replay.

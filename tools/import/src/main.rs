@@ -63,6 +63,10 @@ struct Arguments {
     /// Time every call: with --measure N, in N runs of the whole step after a warm-up.
     #[arg(long, requires = "measure")]
     measure_all: bool,
+    /// Take kernels that give the same bits every time, where torch has such. On a GPU some attention adds up in any order without it, and
+    /// no two steps have equal bits, eager or not.
+    #[arg(long)]
+    deterministic: bool,
     /// Seed of the inputs and of the random generator.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -156,6 +160,7 @@ fn main() -> ExitCode {
             repeats if arguments.measure_all => Timing::Calls(repeats),
             repeats => Timing::Classes(repeats),
         },
+        deterministic: arguments.deterministic,
         seed: arguments.seed,
     };
     let start = Instant::now();

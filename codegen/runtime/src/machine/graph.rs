@@ -24,11 +24,14 @@
 //!
 //! An operator that waits for the host fails during its capture. Its piece has not run then: it is queued launch by launch, now
 //! and every time, and the other pieces are graphs all the same.
+//!
+//! One that reads what a draw has left in the host's memory would not fail: it would have the number of the first run for ever, or take its
+//! address for one of the GPU. A piece is cut at such launches, too.
 
 use std::ops::Range;
 
 use rk_step::Sequence;
-use rk_step::pieces::{Piece, pieces};
+use rk_step::pieces::{Piece, cut, pieces};
 use tch::Tensor;
 
 use super::{Machine, Measured, Part, Queueing};
@@ -113,13 +116,22 @@ fn record(
     pieces: &[Piece],
 ) -> Result<Vec<Again>, RuntimeError> {
     let mut made = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        if let Some(graph) = capture(queue, sequence, piece)? {
+    let mut left: Vec<Piece> = pieces.iter().rev().cloned().collect();
+    while let Some(piece) = left.pop() {
+        let host = match piece.captured {
+            true => queue.of_the_host(sequence, piece.launches.clone())?,
+            false => Vec::new(),
+        };
+        if !host.is_empty() {
+            left.extend(cut(piece.launches, |launch| host.contains(&launch)).into_iter().rev());
+            continue;
+        }
+        if let Some(graph) = capture(queue, sequence, &piece)? {
             queue.driver.replay(&graph)?;
             made.push(Again::Graph(graph));
             continue;
         }
-        let launches = piece.launches.clone();
+        let launches = piece.launches;
         let found = queue.found(sequence, launches.clone())?;
         sequence.enqueue(launches.clone(), queue)?;
         made.push(Again::Queue(launches, found));
@@ -156,7 +168,7 @@ fn replay(queue: &mut OnGpu<'_, '_, '_>, sequence: &Sequence, pieces: &[Again]) 
         match piece {
             Again::Graph(graph) => queue.driver.replay(graph)?,
             Again::Queue(launches, found) => {
-                queue.put(found)?;
+                queue.put_again(found)?;
                 queue.next = sequence.launches[launches.start].instr;
                 sequence.enqueue(launches.clone(), queue)?;
                 queue.let_go(sequence, launches.clone())?;
