@@ -34,7 +34,7 @@ pub struct ImportOptions {
     pub device: Device,
     /// What is timed; nothing leaves the time to the roofline model.
     pub measure: Timing,
-    /// Whether kernels are taken that give the same bits every time, where torch has such.
+    /// Whether kernels are taken that give the same bits every time, and operators without such refused.
     pub deterministic: bool,
     /// Seed of the inputs and of the generator.
     pub seed: u64,

@@ -3,8 +3,14 @@
 #[path = "../../codegen/torch/build/libtorch.rs"]
 mod libtorch;
 
-const SOURCES: &[&str] =
-    &["cc/allocator.cpp", "cc/device.cpp", "cc/fallback.cpp", "cc/metadata.cpp", "cc/operators.cpp"];
+const SOURCES: &[&str] = &[
+    "cc/allocator.cpp",
+    "cc/attention.cpp",
+    "cc/device.cpp",
+    "cc/fallback.cpp",
+    "cc/metadata.cpp",
+    "cc/operators.cpp",
+];
 
 fn main() {
     let lib = libtorch::folder("DEP_RK_TORCH_LIBTORCH_LIB", "rk-torch");

@@ -62,6 +62,15 @@ Setting variable(const char* name) {
           }, nullptr};
 }
 
+// Of a process in which nobody has called cuBLAS yet: torch reads it then, and keeps what it read. What the user has said stays.
+Setting blas_workspace() {
+  auto setting = variable("CUBLAS_WORKSPACE_CONFIG");
+  setting.set = [name = setting.name](const std::string& value) {
+    if (value != "unset") setenv(name.c_str(), value.c_str(), 0);
+  };
+  return setting;
+}
+
 Setting deterministic() {
   const auto get = [] { return !context().deterministicAlgorithms() ? "off" : context().deterministicAlgorithmsWarnOnly() ? "warn" : "on"; };
   return {"deterministic", get, [](const std::string& value) {
@@ -102,7 +111,7 @@ std::vector<Setting> all(const c10::Device& device) {
   out.push_back(truth("efficient", &Context::userEnabledMemEfficientSDP, &Context::setSDPUseMemEfficient));
   out.push_back(truth("math", &Context::userEnabledMathSDP, &Context::setSDPUseMath));
   out.push_back(truth("cudnn_attention", &Context::userEnabledCuDNNSDP, &Context::setSDPUseCuDNN));
-  out.push_back(variable("CUBLAS_WORKSPACE_CONFIG"));
+  out.push_back(blas_workspace());
   out.push_back(variable("CUDNN_CONV_WSCAP_DBG"));
   out.push_back(variable("NVIDIA_TF32_OVERRIDE"));
   out.push_back({"cudnn_version", [] {

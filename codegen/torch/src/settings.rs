@@ -83,11 +83,17 @@ impl Device {
         Ok(())
     }
 
-    /// Makes operators take kernels that give the same bits every time, those with atomic additions excluded, where torch has others.
+    /// Makes operators take kernels that give the same bits every time; one that has none fails from then on. Not only a warning: attention
+    /// would keep its atomic additions. On a GPU torch asks for a workspace of cuBLAS that was chosen, so the usual one is, unless
+    /// another was; before anything is called there.
     ///
     /// # Errors
     /// None in practice; libtorch's.
     pub fn determine(self) -> Result<()> {
-        Settings::parse("deterministic=warn").apply(self).map(drop)
+        const WORKSPACE: &str = "CUBLAS_WORKSPACE_CONFIG";
+        let now = Settings::read(self)?;
+        let unset = now.entries().any(|entry| entry == (WORKSPACE, "unset"));
+        let workspace = if unset { format!(" {WORKSPACE}=:4096:8") } else { String::new() };
+        Settings::parse(&format!("deterministic=on{workspace}")).apply(self).map(drop)
     }
 }

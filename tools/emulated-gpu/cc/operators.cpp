@@ -76,15 +76,11 @@ at::Scalar local_scalar(const at::Tensor& self) {
   return out;
 }
 
-// 0: by matrix products and a softmax. torch's fused kernels for the device are not here.
-int64_t fused_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double, bool, std::optional<double>, bool) { return 0; }
-
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &empty_strided);
   m.impl("copy_", &copy_);
   m.impl("_local_scalar_dense", &local_scalar);
-  m.impl("_fused_sdp_choice", &fused_attention);
 }
 
 } // namespace

@@ -81,6 +81,23 @@ def masks():
     return nn.Sequential(*layers), torch.randn(512, 64)
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.Linear(32, 96)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        query, key, value = (part.reshape(batch, length, 2, 16).transpose(1, 2) for part in self.heads(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(query, key, value, dropout_p=0.2)
+        return x + y.transpose(1, 2).reshape(batch, length, width)
+
+
+def attention():
+    layers = [layer for _ in range(3) for layer in (Attention(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 32))]
+    return nn.Sequential(*layers), torch.randn(2, 24, 32)
+
+
 def dropout():
     return nn.Sequential(nn.Linear(32, 32), nn.Dropout(0.5), nn.Linear(32, 8)), torch.randn(16, 32)
 

@@ -63,8 +63,8 @@ struct Arguments {
     /// Time every call: with --measure N, in N runs of the whole step after a warm-up.
     #[arg(long, requires = "measure")]
     measure_all: bool,
-    /// Take kernels that give the same bits every time, where torch has such. On a GPU some attention adds up in any order without it, and
-    /// no two steps have equal bits, eager or not.
+    /// Take kernels that give the same bits every time, and refuse operators without such. On a GPU some attention adds up in any order
+    /// without it: no two of its steps have equal bits, eager or not.
     #[arg(long)]
     deterministic: bool,
     /// Seed of the inputs and of the random generator.
