@@ -80,15 +80,11 @@ pub fn packs_easily(request: &Request, addresses: Addresses) -> bool {
     if graph.len() > PROBED {
         return true;
     }
-    let Addresses { alignment, effort } = addresses;
     let base = Sequence::base(graph);
-    if !packs_at_once(graph, &base, &base_trace(graph), alignment, effort) {
+    if !packs_at_once(graph, &base, &base_trace(graph), addresses.alignment, addresses.effort) {
         return false;
     }
-    quick(request, request.budget).is_none_or(|plan| {
-        let arena = pack_with(graph, &plan.sequence, &plan.trace, alignment, effort);
-        arena.size <= near(arena.lower_bound)
-    })
+    quick(request, request.budget).is_none_or(|plan| is_near(&addresses.pack(graph, plan)))
 }
 
 /// A plan for the logical peak that is made in a moment, if there is one.
@@ -307,9 +303,8 @@ impl<'a> Packer<'a> {
 
 impl Packer<'_> {
     fn pack(&mut self, plan: Plan) -> Plan {
-        let Addresses { alignment, effort } = self.addresses;
-        let arena = pack_with(self.request.graph, &plan.sequence, &plan.trace, alignment, effort);
-        self.noted(Plan { arena: Some(arena), ..plan })
+        let packed = self.addresses.pack(self.request.graph, plan);
+        self.noted(packed)
     }
 
     fn noted(&mut self, plan: Plan) -> Plan {

@@ -15,7 +15,6 @@
 
 use std::time::Duration;
 
-use rk_plan::arena::{Arena, pack_with};
 use rk_plan::{Bytes, Time};
 
 use crate::clock::Clock;
@@ -119,12 +118,7 @@ fn placed(
     addresses: Addresses,
     clock: &Clock,
 ) -> Plan {
-    let Addresses { alignment, effort } = addresses;
-    let pack = |plan: &Plan| {
-        let arena = pack_with(request.graph, &plan.sequence, &plan.trace, alignment, effort);
-        Plan { arena: Some(arena), ..plan.clone() }
-    };
-    let size = |plan: &Plan| plan.arena.as_ref().map_or(Bytes(u64::MAX), |arena: &Arena| arena.size);
+    let pack = |plan: &Plan| addresses.pack(request.graph, plan.clone());
     let mut best = pack(plan);
     let mut rivals = Vec::new();
     for other in others.iter().filter(|other| other.trace.time == plan.trace.time) {
@@ -132,7 +126,7 @@ fn placed(
             break;
         }
         let mut other = pack(other);
-        if size(&other) < size(&best) || is_near(&other) {
+        if other.height() < best.height() || is_near(&other) {
             std::mem::swap(&mut best, &mut other);
         }
         rivals.push(other);
@@ -168,9 +162,7 @@ pub(crate) fn leave_more(task: &mut Task) -> Option<Clock> {
     if too_early || left < packing_time(task.model.len()) * LOOKS {
         return None;
     }
-    let Addresses { alignment, effort } = addresses;
-    let arena = pack_with(task.request.graph, &plan.sequence, &plan.trace, alignment, effort);
-    let packed = Plan { arena: Some(arena), ..plan.clone() };
+    let packed = addresses.pack(task.request.graph, plan.clone());
     if is_near(&packed) {
         task.early = Some(packed);
         return None;
@@ -223,6 +215,7 @@ pub(crate) fn pack_early(task: &mut Task) -> Option<Clock> {
 
 #[cfg(test)]
 mod tests {
+    use rk_plan::arena::Arena;
     use rk_plan::{Graph, base_trace};
 
     use super::*;

@@ -54,6 +54,12 @@ impl Addresses {
         let effort = (limit.as_secs_f64() * PER_SECOND) as u64;
         Self { alignment, effort: effort.clamp(3_000_000, arena::EFFORT) }
     }
+
+    /// The plan with the arena of its runs as they are.
+    pub(crate) fn pack(self, graph: &Graph, plan: Plan) -> Plan {
+        let arena = arena::pack_with(graph, &plan.sequence, &plan.trace, self.alignment, self.effort);
+        Plan { arena: Some(arena), ..plan }
+    }
 }
 
 impl<'a> Request<'a> {

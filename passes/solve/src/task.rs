@@ -225,6 +225,7 @@ impl<'a> Task<'a> {
         }
     }
 
+    /// Every better plan and bound so far, with the time that it took.
     pub(crate) fn progress(&self) -> &[Progress] {
         &self.progress
     }
