@@ -44,8 +44,8 @@ const ORDER_SHARE: f64 = 0.06;
 const ORDER_TIME_PER_NODE: Duration = Duration::from_micros(250);
 /// The share of the time left for a proof that nothing comes after but repair.
 const ALONE: f64 = 0.95;
-/// While no plan is found, one part in so many of the time so far may go to chains of cuts: they may find one, or prove that there is none.
-const REFUTATION: u32 = 5;
+/// While no plan is found, this share of the time so far may go to chains of cuts: they may find one, or prove that there is none.
+const REFUTATION: f64 = 0.67;
 /// Moves of an annealing, times nodes, ...
 const MOVES_PER_NODE: u64 = 200;
 /// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
@@ -276,7 +276,7 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
         }
         round += 1;
         let (elapsed, left) = (task.clock.elapsed(), task.clock.left());
-        let due = elapsed / REFUTATION;
+        let due = elapsed.mul_f64(REFUTATION);
         // Each a part of the time so far, so that programs that were stopped get more the next time.
         if worth_it && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
             drop(starts_by(task, (due - proving).div_duration_f64(left)));
