@@ -4,7 +4,7 @@
     .venv/bin/python examples/models.py resnet18 resnet18.pt          # the archive
     .venv/bin/python examples/models.py resnet18 --time-eager 7       # median seconds of an eager training step
 
-Random weights from a fixed seed, train mode, sizes that a small CPU machine can run. Nothing is downloaded.
+Random weights from a fixed seed, train mode, sizes that a small CPU machine can run, or with `--list --large` a GPU. Nothing is downloaded.
 Dropout stays on: a compiler that recomputes must reproduce the masks, so models without randomness prove little.
 """
 

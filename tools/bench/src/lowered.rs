@@ -8,6 +8,9 @@
 //! overhead *predicted*. Then the planned step, the step that keeps everything and eager PyTorch take turns in one process, and a ratio is the median of the ratios of neighbours (`rk-run --beside`). Where a process has its memory makes a step
 //! a few percent faster or slower for as long as it lives (a step beside itself shows it), so there are several processes, and the median
 //! of their medians counts.
+//!
+//! On a GPU (`--device cuda`) nodes are not timed inside of a step: costs are measured when it is imported, call by call, and there is one
+//! round; kernels are those that give the same bits every time (`rk-import --deterministic`), in eager PyTorch's step, too.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -29,7 +32,7 @@ pub struct Options {
     /// Processes that time each row, for that many seconds together.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     processes: u32,
-    /// How often costs are measured and planned with: first in the step that keeps everything, then in the planned one.
+    /// How often costs are measured and planned with: first in the step that keeps everything, then in the planned one. Once on a GPU.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Options of the rematerialize pass besides the budget.
