@@ -11,6 +11,7 @@ is a median.
 import argparse
 import json
 import statistics
+import sys
 import time
 
 import models
@@ -28,13 +29,13 @@ def checkpoint_blocks(network):
         inner = block.forward
         block.forward = lambda *args, _inner=inner, **more: checkpoint(_inner, *args, use_reentrant=False, **more)
     if not blocks:
-        raise SystemExit("peers.py: error: this network has no blocks that are known")
+        sys.exit("peers.py: error: this network has no blocks that are known")
 
 
-def measure(name, way, device, repeats):
+def measure(name, way, repeats):
     """Bytes and seconds of a step, and the seconds until the first one was done."""
     network, inputs = models.build(name)
-    network, inputs = network.to(device), [value.to(device) for value in inputs]
+    network, inputs = network.cuda(), [value.cuda() for value in inputs]
     if way == "checkpoint":
         checkpoint_blocks(network)
     elif way != "eager":
@@ -75,11 +76,12 @@ def main():
     parser.add_argument("name", choices=[*models.MODELS, *models.LARGE], metavar="NAME", help="a network of models.py")
     parser.add_argument("--ways", default="eager,checkpoint,compile,0.5", help="separated by commas (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=10, help="timed steps (default: %(default)s)")
-    parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("peers.py: error: PyTorch finds no GPU here")
     for way in options.ways.split(","):
         try:
-            print(json.dumps(measure(options.name, way, options.device, options.repeat)), flush=True)
+            print(json.dumps(measure(options.name, way, options.repeat)), flush=True)
         except torch.OutOfMemoryError as error:
             print(json.dumps({"model": options.name, "way": way, "error": str(error).splitlines()[0]}), flush=True)
         torch.cuda.empty_cache()
