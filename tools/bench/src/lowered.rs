@@ -164,7 +164,8 @@ impl Kept {
         let first = ratio()?;
         let mut predicted = first;
         let beside = format!("{}.none.lowered.rkx", self.stem);
-        for _ in 1..if on_cpu(options) { options.rounds } else { 1 } {
+        let rounds = if on_cpu(options) { options.rounds } else { 1 };
+        for _ in 1..rounds {
             let times = format!("{}.{tag}.times", self.stem);
             let ran = self.timed(options, &[&step, "--beside", &beside, "--times", &times])?;
             step = planned(&times)?.context("a budget that could be met cannot be any more")?;

@@ -32,9 +32,6 @@ pub struct Options {
     /// Timed runs of every op when importing.
     #[arg(long, default_value_t = 3)]
     measure: u32,
-    /// Where the networks are traced, measured and run: cpu, cuda or cuda:N.
-    #[arg(long, default_value = "cpu")]
-    device: String,
     #[command(flatten)]
     common: crate::Common,
 }
@@ -55,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut failures = 0;
     for model in &options.models {
         eprintln!("{model}: import");
-        let raw = match import(&options.common, &options.device, options.measure, model) {
+        let raw = match import(&options.common, "cpu", options.measure, model) {
             Ok(raw) => raw,
             Err(error) => {
                 failures += 1;
