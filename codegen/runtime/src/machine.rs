@@ -30,7 +30,7 @@ mod train;
 use std::collections::BTreeMap;
 
 use rk_step::queue::Pace;
-use rk_step::{Account, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec, account};
+use rk_step::{Account, GENERATOR_BYTES, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec, account};
 use rk_torch::{Arena, Counts, Device, Parked, Running, Slots, memory};
 use tch::Tensor;
 
@@ -398,7 +398,7 @@ impl Machine {
         arena: Option<&mut Running<'_>>,
         base: Option<usize>,
     ) -> Result<(Measured, Progress), RuntimeError> {
-        let uncounted = if self.states_are_counted { 0 } else { self.step.generator_bytes() };
+        let uncounted = if self.states_are_counted { 0 } else { GENERATOR_BYTES };
         let Self {
             step, device, slots, segments, kept, parked, account, sequence, order, gpu, clock, ..
         } = self;

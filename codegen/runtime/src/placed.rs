@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use rk_step::layout::{Occupied, occupied};
-use rk_step::{Instr, Layout, Sequence, Space, Step};
+use rk_step::{GENERATOR_BYTES, Instr, Layout, Sequence, Space, Step};
 use rk_torch::{Arena, Device, Place};
 
 use crate::cuda;
@@ -57,7 +57,7 @@ pub(crate) fn arena(
             |slot: rk_step::Slot, bytes| Place { bytes, offset: offsets[slot.index()], slot: slot.index() };
         let mut results: Vec<Place> =
             run.outputs.iter().zip(&node.outputs).map(|(slot, output)| place(*slot, output.bytes)).collect();
-        results.extend(run.state_out.map(|slot| place(slot, step.generator_bytes())));
+        results.extend(run.state_out.map(|slot| place(slot, GENERATOR_BYTES)));
         let (workspace, accompanied) = launches.next().map_or((0..0, false), |(launch, accompanied)| {
             let from = launch.workspace_offset;
             (from..from + launch.workspace_bytes.next_multiple_of(step.alignment), accompanied)

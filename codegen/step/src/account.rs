@@ -7,7 +7,7 @@
 //! Not here: the measured peak (see `rk-runtime`). The two are compared in tests and by `rk-run`.
 
 use crate::error::Invalid;
-use crate::model::{Instr, OutputRole, Step};
+use crate::model::{GENERATOR_BYTES, Instr, OutputRole, Step};
 use crate::origin::{Origin, origins, output_bases};
 
 /// Bytes over the course of a program.
@@ -68,7 +68,7 @@ pub fn account(step: &Step) -> Result<Account, Invalid> {
                     }
                 }
                 if let Some(slot) = run.state_out {
-                    bytes[slot.index()] = round(step.generator_bytes());
+                    bytes[slot.index()] = round(GENERATOR_BYTES);
                     live += bytes[slot.index()];
                 }
                 live + round(node.workspace_bytes)

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::gradient_slots;
 use crate::error::Invalid;
-use crate::model::{Instr, Slot, Step, TensorSpec};
+use crate::model::{GENERATOR_BYTES, Instr, Slot, Step, TensorSpec};
 
 /// What an offset counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ pub fn check(step: &Step, layout: &Layout) -> Result<(), Invalid> {
     for (index, run) in runs {
         let node = &step.nodes[run.node.index()];
         wanted.extend(run.outputs.iter().zip(&node.outputs).map(|(slot, output)| (*slot, output.bytes)));
-        wanted.extend(run.state_out.map(|slot| (slot, step.generator_bytes())));
+        wanted.extend(run.state_out.map(|slot| (slot, GENERATOR_BYTES)));
         if launches.next().map(|launch| launch.instr as usize) != Some(index) {
             return at(format!("program[{index}] run {:?}", node.name), "has no launch in the layout".into());
         }

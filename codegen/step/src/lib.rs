@@ -45,8 +45,8 @@ pub use file::{FORMAT, VERSION, read, write};
 pub use kernel::Nearness;
 pub use layout::{Launch, Layout, Place, Space};
 pub use model::{
-    Arg, Call, Constant, DType, Data, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole, Plan,
-    Program, Role, Run, Slot, Source, Step, TensorSpec,
+    Arg, Call, Constant, DType, Data, GENERATOR_BYTES, Instr, Local, Node, NodeId, NodeOutput, Output,
+    OutputRole, Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
 };
 pub use origin::{Origin, original, origins};
 pub use queue::Queue;

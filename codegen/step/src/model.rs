@@ -15,6 +15,10 @@ use crate::kernel::{Kernel, Library};
 use crate::layout::Layout;
 use crate::value::ArgValue;
 
+/// Bytes that are planned for a saved generator state, as in the IR, whose type does not know the device: the CPU's takes as many. A GPU's
+/// takes 16, in the host's memory.
+pub const GENERATOR_BYTES: u64 = 5056;
+
 /// Index of a node in [`Step::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -478,11 +482,5 @@ impl Step {
         } else {
             format!("%{i}")
         }
-    }
-
-    /// Bytes that are planned for a saved generator state, as in the IR, whose type does not know the device: the CPU's takes as many. A
-    /// GPU's takes 16, in the host's memory.
-    pub fn generator_bytes(&self) -> u64 {
-        5056
     }
 }

@@ -65,8 +65,8 @@ Setting variable(const char* name) {
 // Of a process in which nobody has called cuBLAS yet: torch reads it then, and keeps what it read. What the user has said stays.
 Setting blas_workspace() {
   auto setting = variable("CUBLAS_WORKSPACE_CONFIG");
-  setting.set = [name = setting.name](const std::string& value) {
-    if (value != "unset") setenv(name.c_str(), value.c_str(), 0);
+  setting.set = [name = setting.name, get = setting.get](const std::string& value) {
+    if (get() == "unset") setenv(name.c_str(), value.c_str(), 1);
   };
   return setting;
 }

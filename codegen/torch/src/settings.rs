@@ -90,10 +90,6 @@ impl Device {
     /// # Errors
     /// None in practice; libtorch's.
     pub fn determine(self) -> Result<()> {
-        const WORKSPACE: &str = "CUBLAS_WORKSPACE_CONFIG";
-        let now = Settings::read(self)?;
-        let unset = now.entries().any(|entry| entry == (WORKSPACE, "unset"));
-        let workspace = if unset { format!(" {WORKSPACE}=:4096:8") } else { String::new() };
-        Settings::parse(&format!("deterministic=on{workspace}")).apply(self).map(drop)
+        Settings::parse("deterministic=on CUBLAS_WORKSPACE_CONFIG=:4096:8").apply(self).map(drop)
     }
 }

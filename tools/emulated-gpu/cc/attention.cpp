@@ -13,6 +13,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -64,7 +65,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward(const at::Te
     results.push_back(at::empty(like.sizes(), like.options()));
     to.push_back(Operand::of(results.back()));
   }
-  static uint64_t calls = 0;
+  static std::atomic<uint64_t> calls{0};
   const bool strict = at::globalContext().deterministicAlgorithms() && !at::globalContext().deterministicAlgorithmsWarnOnly();
   const bool late = !strict && ++calls % 2 == 0;
   // What is at the host's address in the device's memory is nobody's business.
@@ -86,7 +87,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward(const at::Te
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
-  m.impl("_fused_sdp_choice", &choice);
   m.impl("_scaled_dot_product_efficient_attention", &forward);
   m.impl("_scaled_dot_product_efficient_attention_backward", &backward);
 }
@@ -94,7 +94,7 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
 } // namespace
 } // namespace emulated
 
-// Where torch asks first.
+// Where torch asks.
 namespace at::native {
 REGISTER_CUDA_DISPATCH(_fused_sdp_choice_stub, &emulated::choice)
 }

@@ -1,7 +1,7 @@
 //! Addresses for steps written by hand: first fit, in order of birth. No packer, so that packer and executor are tested apart.
 
 use rk_step::layout::{Occupied, occupied};
-use rk_step::{Instr, Launch, Layout, Place, Slot, Space, Step, account};
+use rk_step::{GENERATOR_BYTES, Instr, Launch, Layout, Place, Slot, Space, Step, account};
 
 /// The step with a layout in which every run has `workspace` bytes on top of the values.
 pub fn lowered(step: &Step, workspace: u64) -> Step {
@@ -22,7 +22,7 @@ pub fn on_streams(step: &Step, workspace: u64, streams: u32) -> Step {
             places.push(Place { slot, space, offset: 0, bytes, spec: None });
         };
         run.outputs.iter().zip(&node.outputs).for_each(|(&slot, output)| place(slot, output.bytes));
-        run.state_out.into_iter().for_each(|slot| place(slot, step.generator_bytes()));
+        run.state_out.into_iter().for_each(|slot| place(slot, GENERATOR_BYTES));
         second_runs += u32::from(run.again);
         let stream = if run.again && streams > 1 { 1 + second_runs % (streams - 1) } else { 0 };
         launches.push(Launch { instr: at as u32, workspace_offset: 0, workspace_bytes: 0, stream });
