@@ -25,7 +25,7 @@ pub(crate) fn clean(tape: &mut Tape, budget: i64, nodes: &mut Vec<u32>, random: 
         while run > 1 {
             run -= 1;
             // Deleting may take other runs of the same node along.
-            if run < tape.runs(node).len() && hopeful(tape, budget, node, run) {
+            if run < tape.runs(node).len() && can_go(tape, budget, node, run) {
                 any |= try_delete(tape, budget, node, run);
             }
         }
@@ -38,7 +38,8 @@ pub(crate) fn recomputed(tape: &Tape) -> Vec<u32> {
     (0..tape.model.len() as u32).filter(|&node| tape.runs(node).len() > 1).collect()
 }
 
-fn hopeful(tape: &Tape, budget: i64, node: u32, run: usize) -> bool {
+/// Whether a run may be spared within the budget, as far as a look at the memory in between tells.
+pub(crate) fn can_go(tape: &Tape, budget: i64, node: u32, run: usize) -> bool {
     let model = tape.model;
     let slot = tape.runs(node)[run];
     let released = model.reads.row(node).iter().filter(|&&value| {

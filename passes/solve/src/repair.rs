@@ -5,8 +5,13 @@
 //!
 //! - *closure*: operands that are not alive at b are stretched to b if that keeps every step between within the budget,
 //!   else run again too, recursively; at most [`CLOSURE`] nodes, as a rule
-//! - *gain*: sum over sampled over-budget steps in the gap of min(bytes, excess)
-//! - *score*: time of the closure, less the run that dies unread, over the gain, times exp(σ·N(0,1)) to diversify
+//! - *holding*: an operand that died before p is kept over p instead, if that costs less than to make it again, by the price of a byte
+//!   that the next candidate asks; all that is held takes less than the value. So a large value changes places with the small one that
+//!   it is made of, where an eviction by itself would call for a long way back
+//! - *bringing forward*: what runs again later anyway costs nothing in a closure if it can be kept till then, since that later run goes.
+//!   Without that a value is never let go for which a long way back must run again that runs again soon after
+//! - *gain*: sum over sampled over-budget steps in the gap of min(bytes, excess) ([`hot`])
+//! - *score*: time of the closure, less the run that dies unread, over the gain, times exp(σ·N(0,1)) to diversify ([`noise`])
 //!
 //! Candidates are tried in the order of their scores; closures are computed lazily, since the producer's own time is a
 //! lower bound for them. A trial is made on the tape and taken back if it raises the peak or creates more excess than it
@@ -17,50 +22,85 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::clean::can_go;
 use crate::clock::Clock;
 use crate::tape::Tape;
 
+mod hot;
+mod noise;
+
+use hot::Hot;
+use noise::Noise;
+
 /// Longer chains of recomputation are never worth one eviction, unless any plan is better than none.
 const CLOSURE: usize = 32;
-/// Over-budget steps that are looked at, to tell long gaps from short ones.
-const SAMPLES: usize = 24;
 /// Failed trials at one step before giving up.
 const TRIALS: usize = 24;
 
 /// How to choose, and when to give up.
+#[derive(Clone, Copy)]
 pub(crate) struct Taste {
     /// Spread of the random factor on scores; 0 is greedy.
     pub(crate) sigma: f64,
     /// Give up when the runs take more ticks than this.
     pub(crate) cost_limit: u64,
+    /// Whether to bring runs forward, and to hold operands.
+    pub(crate) forward: bool,
+    pub(crate) hold: bool,
+}
+
+impl Taste {
+    pub(crate) fn new(sigma: f64, cost_limit: u64) -> Self {
+        Self { sigma, cost_limit, forward: true, hold: true }
+    }
 }
 
 /// Scratch of [`repair`], kept between calls.
 pub(crate) struct Repair {
     budget: i64,
-    heap: BinaryHeap<Candidate>,
-    hot: Vec<(u32, i64)>,
+    candidates: Vec<Candidate>,
+    heap: BinaryHeap<Scored>,
+    hot: Hot,
     closure: Vec<u32>,
     /// Per node, the number of the last closure it was in.
     seen: Vec<u32>,
     closures: u32,
     /// The most nodes of a closure.
     longest: usize,
+    forward: bool,
+    hold: bool,
     /// Nodes inserted by the last call.
     pub(crate) inserted: Vec<u32>,
 }
 
+#[derive(Clone, Copy)]
 struct Candidate {
-    score: f64,
-    exact: bool,
     value: u32,
-    before: u32,
-    gain: i64,
+    gain: f64,
     refund: u64,
     noise: f64,
+    /// What a byte may cost that is held, by the next candidate at the time.
+    price: f64,
+    /// The score is that of the closure, not of the producer alone.
+    exact: bool,
+}
+
+/// Where a value rests: between two touches, with a slot in between that is over the budget.
+#[derive(Clone, Copy)]
+struct Gap {
+    value: u32,
+    after: u32,
+    before: u32,
+    over: u32,
+}
+
+/// A candidate by its index.
+#[derive(PartialEq)]
+struct Scored {
+    score: f64,
+    index: u32,
 }
 
 enum Evicted {
@@ -70,25 +110,16 @@ enum Evicted {
     Moved,
 }
 
-impl PartialEq for Candidate {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Candidate {}
-impl PartialOrd for Candidate {
+impl Eq for Scored {}
+impl PartialOrd for Scored {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Candidate {
-    /// The least score is the greatest candidate; ties go to the smaller value.
+impl Ord for Scored {
+    /// The least score is the greatest; ties go to the smaller value.
     fn cmp(&self, other: &Self) -> Ordering {
-        other
-            .score
-            .total_cmp(&self.score)
-            .then(other.value.cmp(&self.value))
-            .then(self.exact.cmp(&other.exact))
+        other.score.total_cmp(&self.score).then(other.index.cmp(&self.index))
     }
 }
 
@@ -96,12 +127,15 @@ impl Repair {
     pub(crate) fn new(nodes: usize, budget: i64) -> Self {
         Self {
             budget,
+            candidates: Vec::new(),
             heap: BinaryHeap::new(),
-            hot: Vec::new(),
+            hot: Hot::new(),
             closure: Vec::new(),
             seen: vec![0; nodes],
             closures: 0,
             longest: CLOSURE,
+            forward: true,
+            hold: true,
             inserted: Vec::new(),
         }
     }
@@ -124,6 +158,8 @@ impl Repair {
         clock: &Clock,
     ) -> bool {
         self.inserted.clear();
+        (self.forward, self.hold) = (taste.forward, taste.hold);
+        let noise = Noise::new(taste.sigma);
         let mut trials = 0u32;
         // Every round evicts one instance; a sequence that needs more rounds than this is going in circles.
         for _ in 0..6 * tape.model.len() + 200 {
@@ -134,8 +170,8 @@ impl Repair {
                 return false;
             }
             let worst = tape.tree().first_most();
-            self.sample(tape, worst, random);
-            self.collect(tape, worst, taste.sigma, random);
+            self.hot.sample(tape, self.budget, worst, random);
+            self.collect(tape, worst, &noise, random);
             // The same candidates serve until half of the excess is gone; then gains have changed too much.
             let (node, enough) = (tape.node_at(worst), (tape.peak() + self.budget) / 2);
             loop {
@@ -161,79 +197,64 @@ impl Repair {
         false
     }
 
-    /// Fills `hot` with over-budget slots and their excess, sorted by slot.
-    fn sample(&mut self, tape: &Tape, worst: u32, random: &mut ChaCha8Rng) {
-        self.hot.clear();
-        self.hot.push((worst, tape.tree().at(worst) - self.budget));
-        let mut bits = random.random::<u64>();
-        for _ in 0..SAMPLES {
-            let found = tape.tree().find_over(self.budget, |_, _| {
-                bits = bits.rotate_left(1) ^ bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                bits & 1 == 1
-            });
-            self.hot.extend(found.map(|slot| (slot, tape.tree().at(slot) - self.budget)));
-        }
-        self.hot.sort_unstable();
-        self.hot.dedup();
-    }
-
     /// Fills the heap with the values that could be evicted around `worst`.
-    fn collect(&mut self, tape: &Tape, worst: u32, sigma: f64, random: &mut ChaCha8Rng) {
-        self.heap.clear();
+    fn collect(&mut self, tape: &Tape, worst: u32, noise: &Noise, random: &mut ChaCha8Rng) {
+        self.candidates.clear();
         let model = tape.model;
-        let mut candidates = std::mem::take(&mut self.heap).into_vec();
+        let mut scores = std::mem::take(&mut self.heap).into_vec();
+        scores.clear();
         for value in tape.evictable(worst) {
             let (bytes, producer) = (model.bytes[value as usize], model.producer[value as usize]);
             let Some(run) = tape.newest(producer, worst).filter(|&run| tape.end(value, run) >= worst) else {
                 continue;
             };
             let Some((after, before)) = tape.gap_around(value, run, worst) else { continue };
-            let inside = self.hot.iter().filter(|(slot, _)| after < *slot && *slot < before);
-            let gain: i64 = inside.map(|(_, excess)| bytes.min(*excess)).fold(0, i64::saturating_add);
-            if gain <= 0 {
+            let gain = self.hot.gain(bytes, after, before);
+            if gain <= 0.0 {
                 continue;
             }
             // If nothing reads the run before the gap, it dies, and its time comes back.
             let unread = after == tape.runs(producer)[run] && model.writes.row(producer).len() == 1;
             let refund = if unread { model.time[producer as usize] } else { 0 };
-            let noise = if sigma > 0.0 { (sigma * normal(random)).exp() } else { 1.0 };
+            let (noise, price) = (noise.factor(random), f64::INFINITY);
             let least = model.time[producer as usize] - refund;
-            let score = (least as f64 + 1.0) / gain as f64 * noise;
-            candidates.push(Candidate { score, exact: false, value, before, gain, refund, noise });
+            let score = (least as f64 + 1.0) / gain * noise;
+            scores.push(Scored { score, index: self.candidates.len() as u32 });
+            self.candidates.push(Candidate { value, gain, refund, noise, price, exact: false });
         }
-        self.heap = BinaryHeap::from(candidates);
+        self.heap = BinaryHeap::from(scores);
     }
 
     /// Applies the best candidate that works.
     fn evict_one(&mut self, tape: &mut Tape, worst: u32) -> Evicted {
         let mut trials = 0;
-        while let Some(mut candidate) = self.heap.pop() {
-            let producer = tape.model.producer[candidate.value as usize];
+        while let Some(Scored { index, .. }) = self.heap.pop() {
+            let Candidate { value, gain, refund, noise, price, exact } = self.candidates[index as usize];
+            let producer = tape.model.producer[value as usize];
             // Earlier evictions from this heap may have moved the gap.
-            let newest = tape.newest(producer, worst).filter(|&run| tape.end(candidate.value, run) >= worst);
-            let gap = newest.and_then(|run| tape.gap_around(candidate.value, run, worst));
-            let Some((_, before)) = gap else { continue };
-            candidate.before = before;
-            if !candidate.exact {
+            let newest = tape.newest(producer, worst).filter(|&run| tape.end(value, run) >= worst);
+            let gap = newest.and_then(|run| tape.gap_around(value, run, worst));
+            let Some((after, before)) = gap else { continue };
+            let gap = Gap { value, after, before, over: worst };
+            if !exact {
                 // Beyond this many ticks another one comes first; twice that, so that two do not take turns in small steps.
                 let next = self.heap.peek().map_or(f64::INFINITY, |next| next.score);
-                let limit = 2.0 * next * candidate.gain as f64 / candidate.noise + candidate.refund as f64;
-                let Some(cost) = self.closure(tape, producer, candidate.before, worst, limit as u64) else {
-                    continue;
-                };
-                let net = cost.saturating_sub(candidate.refund);
-                candidate.score = (net as f64 + 1.0) / candidate.gain as f64 * candidate.noise;
-                candidate.exact = cost <= limit as u64;
-                self.heap.push(candidate);
+                let limit = (2.0 * next * gain / noise + refund as f64) as u64;
+                let price = if self.hold { next } else { f64::INFINITY };
+                let Some(cost) = self.closure(tape, gap, price, limit) else { continue };
+                let net = cost.saturating_sub(refund);
+                self.candidates[index as usize] =
+                    Candidate { value, gain, refund, noise, price, exact: cost <= limit };
+                self.heap.push(Scored { score: (net as f64 + 1.0) / gain * noise, index });
                 continue;
             }
-            if self.closure(tape, producer, candidate.before, worst, u64::MAX).is_none() {
+            if self.closure(tape, gap, price, u64::MAX).is_none() {
                 continue;
             }
-            if tape.reserve(candidate.before, self.closure.len()) {
+            if tape.reserve(before, self.closure.len()) {
                 return Evicted::Moved;
             }
-            if self.try_evict(tape, candidate.before) {
+            if self.try_evict(tape, before) {
                 return Evicted::One;
             }
             trials += 1;
@@ -270,25 +291,57 @@ impl Repair {
             return false;
         }
         self.inserted.extend_from_slice(&self.closure);
+        if self.forward {
+            self.bring_forward(tape, before);
+        }
         true
     }
 
-    /// The runs that bring the outputs of `root` back just before the slot `before`, in order, and their time; above `limit`
-    /// ticks only some of them. `over` is a slot before `before` that is over the budget: nothing is stretched across.
-    fn closure(&mut self, tape: &Tape, root: u32, before: u32, over: u32, limit: u64) -> Option<u64> {
-        let model = tape.model;
+    /// Takes later runs of the closure before a slot away, as far as what they make can be kept till then.
+    fn bring_forward(&self, tape: &mut Tape, before: u32) {
+        for &node in self.closure.iter().rev() {
+            let Some(later) = tape.newest(node, before).map(|run| run + 1) else { continue };
+            if later == 1 || later >= tape.runs(node).len() || !can_go(tape, self.budget, node, later) {
+                continue;
+            }
+            let (mark, peak) = (tape.mark(), tape.peak());
+            tape.delete_with_dead(node, tape.runs(node)[later]);
+            if tape.peak() > peak {
+                tape.rollback_to(mark);
+            }
+        }
+    }
+
+    /// Whether a node runs again after a slot, and what it makes would be kept from there to then within the budget.
+    fn comes_anyway(&self, tape: &Tape, node: u32, slot: u32) -> bool {
+        let later = tape.runs(node).iter().find(|&&run| run > slot);
+        later.is_some_and(|&later| {
+            let most = tape.tree().most_in(slot, later - 1);
+            let outputs = tape.model.writes.row(node).iter();
+            outputs.map(|&value| tape.model.bytes[value as usize]).all(|bytes| most + bytes <= self.budget)
+        })
+    }
+
+    /// The runs that bring a value back just before the end of its gap, in order, and their time with the price of what is held for them;
+    /// above `limit` ticks only some of them. No operand is stretched over the slot that is over the budget, but at that price.
+    fn closure(&mut self, tape: &Tape, gap: Gap, price: f64, limit: u64) -> Option<u64> {
+        let (model, Gap { value: evicted, before, .. }) = (tape.model, gap);
+        let root = model.producer[evicted as usize];
         self.closures += 1;
         self.closure.clear();
         self.closure.push(root);
         self.seen[root as usize] = self.closures;
         let last = tape.previous_used(before);
+        let mut room = model.bytes[evicted as usize];
         let (mut cost, mut stretched, mut next) = (0, 0, 0);
         while let Some(&node) = self.closure.get(next) {
             next += 1;
             if model.once[node as usize] || self.closure.len() > self.longest {
                 return None;
             }
-            cost += model.time[node as usize];
+            if !self.forward || !self.comes_anyway(tape, node, before) {
+                cost += model.time[node as usize];
+            }
             if cost > limit {
                 return Some(cost);
             }
@@ -302,13 +355,24 @@ impl Repair {
                     continue;
                 }
                 let bytes = model.bytes[value as usize];
-                let crosses = end < over;
+                let crosses = end < gap.over;
                 if bytes == 0
                     || end == last
                     || (!crosses && tape.tree().most_in(end + 1, last) + bytes + stretched <= self.budget)
                 {
                     stretched += bytes;
                     continue;
+                }
+                if crosses && bytes < room && price.is_finite() {
+                    let worth = price * self.hot.gain(bytes, end, before);
+                    let others = model.bytes[evicted as usize] - room + stretched;
+                    if worth < model.time[producer as usize] as f64
+                        && tape.tree().most_in(end + 1, gap.after) + bytes + others <= self.budget
+                    {
+                        room -= bytes;
+                        cost += worth as u64;
+                        continue;
+                    }
                 }
                 self.seen[producer as usize] = self.closures;
                 self.closure.push(producer);
@@ -319,10 +383,71 @@ impl Repair {
     }
 }
 
-/// A number that is almost normally distributed: the sum of four uniform ones, which is the same on every machine.
-pub(crate) fn normal(random: &mut ChaCha8Rng) -> f64 {
-    let bits = random.random::<u64>();
-    let sum: u64 = (0..4).map(|quarter| bits >> (16 * quarter) & 0xffff).sum();
-    // Four times the mean is 2, and four times the variance is 1/3.
-    (sum as f64 / 65536.0 - 2.0) * 3f64.sqrt()
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rk_plan::judge;
+
+    use super::*;
+    use crate::model::{Model, to_sequence};
+
+    /// Time and runs after the repair of a sequence of names.
+    fn repaired(text: &str, sequence: &str, budget: i64, taste: &Taste) -> (u64, String) {
+        let graph = rk_plan::text::read(text).unwrap();
+        let model = Model::new(&graph);
+        let names: Vec<&str> =
+            text.split(';').map(|node| node.trim().split(['(', ' ']).next().unwrap_or_default()).collect();
+        let number = |name| names.iter().position(|&other| other == name).expect("a node") as u32;
+        let nodes: Vec<u32> = sequence.split(' ').map(number).collect();
+        let mut tape = Tape::new(&model, &nodes);
+        let mut random = ChaCha8Rng::seed_from_u64(0);
+        let clock = Clock::new(std::time::Duration::MAX);
+        assert!(Repair::new(model.len(), budget).repair(&mut tape, taste, &mut random, &clock));
+        assert!(judge(&graph, &to_sequence(&tape.sequence())).is_ok() && tape.peak() <= budget);
+        let runs: Vec<&str> = tape.sequence().iter().map(|&node| names[node as usize]).collect();
+        (tape.cost(), runs.join(" "))
+    }
+
+    /// `wide` is made in a moment from `narrow`, which takes long; `other` is as large as `wide`.
+    #[test]
+    fn a_narrow_operand_is_held_in_place_of_what_is_made_of_it() {
+        let text = "x 1 1 once pin; narrow(x) 2 100; wide(narrow) 10 1; early(wide) 1 1; other(x) 10 300; soon(other) 1 1; big(x) 20 1; small(big) 1 1; \
+            end(wide, small) 1 1; last(other, end) 1 1";
+        let given = "x narrow wide early other soon big small end last";
+        let with = Taste::new(0.0, u64::MAX);
+        let without = Taste { hold: false, ..with };
+        let base = 1 + 100 + 1 + 300 + 6;
+        // There are 42 bytes at `small`; without `wide` there is room for `narrow`.
+        let (cost, runs) = repaired(text, given, 34, &with);
+        assert_eq!(
+            (cost, runs.as_str()),
+            (base + 1, "x narrow wide early other soon big small wide end last")
+        );
+        let (cost, runs) = repaired(text, given, 34, &without);
+        assert_eq!(
+            (cost, runs.as_str()),
+            (base + 101, "x narrow wide early other soon big small narrow wide end last")
+        );
+    }
+
+    /// `far` runs again for `last` already; `near` is made from it in a moment.
+    #[test]
+    fn what_runs_again_anyway_is_brought_forward() {
+        let text = "x 1 1 once pin; far(x) 5 100; near(far) 10 1; early(near) 1 1; other(x) 10 50; soon(other) 1 1; big(x) 20 1; small(big) 1 1; \
+            one(near, small) 1 1; two(other, one) 1 1; last(far, two) 1 1";
+        let sequence = "x far near early other soon big small one two far last";
+        let with = Taste { hold: false, ..Taste::new(0.0, u64::MAX) };
+        let without = Taste { forward: false, ..with };
+        let before = 1 + 100 + 1 + 50 + 7 + 100;
+        let (cost, runs) = repaired(text, sequence, 34, &with);
+        assert_eq!(
+            (cost, runs.as_str()),
+            (before + 1, "x far near early other soon big small far near one two last")
+        );
+        let (cost, runs) = repaired(text, sequence, 34, &without);
+        assert_eq!(
+            (cost, runs.as_str()),
+            (before + 50, "x far near early other soon big small one other two far last")
+        );
+    }
 }

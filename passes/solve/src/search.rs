@@ -58,6 +58,10 @@ const PICKED: [usize; 2] = [8, 30];
 /// Nodes from which on ruins are as small as they get.
 const LARGE: usize = 1_000;
 
+/// The shares of repairs that bring runs forward and that hold operands. The others find what these look away from.
+const FORWARD: f64 = 0.8;
+const HOLD: f64 = 0.8;
+
 /// Between the larger size, for graphs of a quarter of [`LARGE`] or less, and the smaller one.
 fn size([small, large]: [usize; 2], nodes: usize) -> f64 {
     (small * LARGE / nodes.max(1)).clamp(small, large) as f64
@@ -141,7 +145,8 @@ impl<'m> Search<'m> {
         let sigma = self.random.random_range(0.05..0.65);
         // While it is repaired a sequence may cost a little more than it does when it has been cleaned.
         let detour = (0.03 * recompute).min(0.3 * ruined) as u64;
-        let taste = Taste { sigma, cost_limit: current + detour + slack };
+        let (forward, hold) = (self.random.random_bool(FORWARD), self.random.random_bool(HOLD));
+        let taste = Taste { forward, hold, ..Taste::new(sigma, current + detour + slack) };
         let fits = self.repair.repair(&mut self.tape, &taste, &mut self.random, clock);
         if fits {
             touched.extend_from_slice(&self.repair.inserted);

@@ -50,7 +50,7 @@ pub(crate) fn search(task: &mut Task) {
             }
             let middle = low + (high - low) / 2;
             repair.set_budget(middle);
-            let taste = Taste { sigma: 0.0, cost_limit: u64::MAX };
+            let taste = Taste::new(0.0, u64::MAX);
             let fits = repair.repair(&mut tape, &taste, &mut random, &clock);
             // Even a failed attempt may have lowered the peak.
             let reached = tape.peak().min(high);
