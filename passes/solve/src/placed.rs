@@ -11,7 +11,8 @@
 //! and what it finds then is packed in what is left.
 //!
 //! A plan whose arena is near stands in for a faster one whose arena is not, if it takes little more: a seventy-second, and no more than what
-//! the search has won since its first second, or than a five-hundredth. So what is answered after longer than that is hardly ever slower.
+//! the search has won since its first second, or than a five-hundredth for each second of the limit. So what is answered after longer is
+//! slower only where nothing near was found before.
 
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
 /// nodes once, ...
 const DEARER: u64 = 72;
-/// ... what the search has won since then or, if that is less, one in so many parts: else a longer search would give a slower plan, ...
+/// ... what the search has won since then or, if that is less, one in so many parts for each such time of the limit: else a longer search
+/// would give a slower plan. Who waits longer wants both, and a layout is looked for longer, too.
 const SOON: Duration = Duration::from_secs(1);
 const CHEAP: u64 = 500;
 /// ... and one in so many parts of what is not proven.
@@ -106,7 +108,9 @@ fn worth_it(request: &Request, fastest: Time, progress: &[Progress]) -> Time {
     let total = request.graph.total_time().0;
     let soon = progress.iter().take_while(|step| step.at <= SOON).filter_map(|step| step.plan).last();
     let won = soon.map_or(u64::MAX, |soon| soon.0.saturating_sub(fastest.0));
-    Time(fastest.0.saturating_add(won.max(total / CHEAP).min(total / DEARER)))
+    let limit = request.time_limit + request.spare.map_or(Duration::ZERO, |spare| spare.time);
+    let cheap = (total as f64 / CHEAP as f64 * limit.div_duration_f64(SOON).max(1.0)) as u64;
+    Time(fastest.0.saturating_add(won.max(cheap).min(total / DEARER)))
 }
 
 /// A plan, another one of its time, or a slower one that takes less than `most`, with addresses.
@@ -301,9 +305,9 @@ mod tests {
     }
 
     #[test]
-    fn nearness_is_worth_what_a_search_has_won_since_its_first_second() {
+    fn nearness_is_worth_what_a_search_has_won_and_more_the_longer_the_limit() {
         let graph = graph(Family::Residual, 60, 1);
-        let request = Request::new(&graph, Bytes(1));
+        let request = Request { time_limit: SOON / 2, ..Request::new(&graph, Bytes(1)) };
         let total = graph.total_time().0;
         let step = |seconds, plan| Progress {
             at: Duration::from_secs(seconds),
@@ -318,6 +322,12 @@ mod tests {
         assert_eq!(allowed(&[step(0, own)]), total / CHEAP);
         // There was none so soon.
         assert_eq!(allowed(&[step(2, own)]), total / DEARER);
+        // With three times as long, of which two are for layouts.
+        let addresses = Addresses { alignment: Bytes(1), effort: 0 };
+        let spare = Some(Spare { time: 2 * SOON, more: Duration::ZERO, addresses });
+        let longer = Request { time_limit: SOON, spare, ..request };
+        let allowed = worth_it(&longer, Time(own), &[step(0, own)]).0 - own;
+        assert!((3 * total / CHEAP).abs_diff(allowed) <= 1);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop, enough};
 use crate::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 26;
+pub const REVISION: u32 = 27;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -197,10 +197,14 @@ fn cached(cache: &Cache, request: &mut Request) -> Result<Outcome> {
 
 /// The part of the time limit that is left for the report; a large graph needs more of it for the last packing.
 const PACKING: f64 = 0.02;
-/// The part of the time limit that is left to pack plans of graphs that do not pack by themselves.
+/// The part of the time limit that is left to pack plans that do not pack by themselves.
 const COMPACTING: f64 = 0.4;
 /// At least so much, or half of the limit.
 const LEAST_COMPACTING: Duration = Duration::from_millis(450);
+/// In graphs whose given order does not, all but this, as long as it is no less than a part of the limit: a search gains little from then
+/// on, and a layout does.
+const SEARCHING: Duration = Duration::from_secs(2);
+const LEAST_SEARCHING: f64 = 0.25;
 /// Below this base peak sizes are abstract numbers, and aligning them would say nothing.
 const ABSTRACT: Bytes = Bytes(1 << 20);
 
@@ -226,9 +230,14 @@ fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Argume
         return Request { time_limit: time, ..request };
     }
     let most = time.mul_f64(COMPACTING).max(LEAST_COMPACTING).min(time / 2);
-    let easy = packs_easily(&request, addresses);
-    let packing = if easy { packing_time(graph.len()).min(most) } else { most };
-    let spare = Some(Spare { time: packing, more: most - packing, addresses });
+    let spare = if packs_easily(&request, addresses) {
+        let packing = packing_time(graph.len()).min(most);
+        Spare { time: packing, more: most - packing, addresses }
+    } else {
+        let search = time.mul_f64(LEAST_SEARCHING).max(SEARCHING);
+        Spare { time: most.max(time.saturating_sub(search)), more: Duration::ZERO, addresses }
+    };
+    let (packing, spare) = (spare.time, Some(spare));
     Request { time_limit: time - packing, spare, ..request }
 }
 
