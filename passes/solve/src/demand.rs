@@ -9,7 +9,7 @@
 //! - from the *last* one on, the deepest paths come first: the peak is twice as high, but eviction brings it far lower
 //!
 //! On layered graphs of 1,000 to 10,000 nodes the first leads to 45 % of the given order's peak, at 14 to 36 % more time; the
-//! second to 30 %, at two to four times the price where both do. One attempt in four fails there; noise makes others of it.
+//! second to 30 %, at two to four times the price where both do. One attempt in six fails there; noise makes others of it.
 //!
 //! The budget falls in steps from the peak of the order, so that the cheapest evictions come before those that only the last
 //! steps need. Chains of recomputation may be longer than a good plan would have them.

@@ -108,7 +108,8 @@ fn worth_it(request: &Request, fastest: Time, progress: &[Progress]) -> Time {
     let total = request.graph.total_time().0;
     let soon = progress.iter().take_while(|step| step.at <= SOON).filter_map(|step| step.plan).last();
     let won = soon.map_or(u64::MAX, |soon| soon.0.saturating_sub(fastest.0));
-    let limit = request.time_limit + request.spare.map_or(Duration::ZERO, |spare| spare.time);
+    let spare = request.spare.map_or(Duration::ZERO, |spare| spare.time);
+    let limit = request.time_limit.saturating_add(spare);
     let cheap = (total as f64 / CHEAP as f64 * limit.div_duration_f64(SOON).max(1.0)) as u64;
     Time(fastest.0.saturating_add(won.max(cheap).min(total / DEARER)))
 }

@@ -14,7 +14,7 @@
 //! - *score*: time of the closure, less the run that dies unread, over the gain, times exp(σ·N(0,1)) to diversify ([`noise`])
 //!
 //! Candidates are tried in the order of their scores; closures are computed lazily, since the producer's own time is a
-//! lower bound for them. A trial is made on the tape and taken back if it raises the peak or creates more excess than it
+//! lower bound for them (unless it comes anyway: then it is found later than its score would have it). A trial is made on the tape and taken back if it raises the peak or creates more excess than it
 //! removes. The search for a plan fails when no candidate is left, or past a limit on time or rounds.
 //!
 //! Source: planner.md of the project, 4.3, with exact trials on the incremental tape in place of its transient check.
@@ -69,8 +69,8 @@ pub(crate) struct Repair {
     closures: u32,
     /// The most nodes of a closure.
     longest: usize,
-    forward: bool,
-    hold: bool,
+    /// That of the last call.
+    taste: Taste,
     /// Nodes inserted by the last call.
     pub(crate) inserted: Vec<u32>,
 }
@@ -134,8 +134,7 @@ impl Repair {
             seen: vec![0; nodes],
             closures: 0,
             longest: CLOSURE,
-            forward: true,
-            hold: true,
+            taste: Taste::new(0.0, u64::MAX),
             inserted: Vec::new(),
         }
     }
@@ -158,7 +157,7 @@ impl Repair {
         clock: &Clock,
     ) -> bool {
         self.inserted.clear();
-        (self.forward, self.hold) = (taste.forward, taste.hold);
+        self.taste = *taste;
         let noise = Noise::new(taste.sigma);
         let mut trials = 0u32;
         // Every round evicts one instance; a sequence that needs more rounds than this is going in circles.
@@ -240,7 +239,7 @@ impl Repair {
                 // Beyond this many ticks another one comes first; twice that, so that two do not take turns in small steps.
                 let next = self.heap.peek().map_or(f64::INFINITY, |next| next.score);
                 let limit = (2.0 * next * gain / noise + refund as f64) as u64;
-                let price = if self.hold { next } else { f64::INFINITY };
+                let price = if self.taste.hold { next } else { f64::INFINITY };
                 let Some(cost) = self.closure(tape, gap, price, limit) else { continue };
                 let net = cost.saturating_sub(refund);
                 self.candidates[index as usize] =
@@ -291,7 +290,7 @@ impl Repair {
             return false;
         }
         self.inserted.extend_from_slice(&self.closure);
-        if self.forward {
+        if self.taste.forward {
             self.bring_forward(tape, before);
         }
         true
@@ -339,7 +338,7 @@ impl Repair {
             if model.once[node as usize] || self.closure.len() > self.longest {
                 return None;
             }
-            if !self.forward || !self.comes_anyway(tape, node, before) {
+            if !self.taste.forward || !self.comes_anyway(tape, node, before) {
                 cost += model.time[node as usize];
             }
             if cost > limit {
