@@ -54,12 +54,13 @@ pub(crate) fn can_go(tape: &Tape, budget: i64, node: u32, run: usize) -> bool {
     })
 }
 
-fn try_delete(tape: &mut Tape, budget: i64, node: u32, run: usize) -> bool {
+/// Takes a run away, and what dies with it, if no step is above `most` then.
+pub(crate) fn try_delete(tape: &mut Tape, most: i64, node: u32, run: usize) -> bool {
     let mark = tape.mark();
     let slot = tape.runs(node)[run];
     tape.delete_with_dead(node, slot);
     // Without the new run the older instance may have become useful; if not, it is dead as well.
-    let fits = tape.peak() <= budget;
+    let fits = tape.peak() <= most;
     if !fits {
         tape.rollback_to(mark);
     }

@@ -24,7 +24,7 @@ use std::collections::BinaryHeap;
 
 use rand_chacha::ChaCha8Rng;
 
-use crate::clean::can_go;
+use crate::clean::{can_go, try_delete};
 use crate::clock::Clock;
 use crate::tape::Tape;
 
@@ -300,13 +300,9 @@ impl Repair {
     fn bring_forward(&self, tape: &mut Tape, before: u32) {
         for &node in self.closure.iter().rev() {
             let Some(later) = tape.newest(node, before).map(|run| run + 1) else { continue };
-            if later == 1 || later >= tape.runs(node).len() || !can_go(tape, self.budget, node, later) {
-                continue;
-            }
-            let (mark, peak) = (tape.mark(), tape.peak());
-            tape.delete_with_dead(node, tape.runs(node)[later]);
-            if tape.peak() > peak {
-                tape.rollback_to(mark);
+            if later > 1 && later < tape.runs(node).len() && can_go(tape, self.budget, node, later) {
+                // Other steps may be over the budget still.
+                try_delete(tape, tape.peak(), node, later);
             }
         }
     }
