@@ -117,18 +117,35 @@ def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...], ar
     return Cost(max(int(best * 1e9), 1), workspace)
 
 
+IN_HOST_MEMORY = {
+    torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3),
+    torch.ops.aten._efficient_attention_forward.default: (2, 3),
+}
+"""Results that lie in the host's memory, whatever the tracing says: where the mask of an attention begins.
+The backward call reads them when it is queued, and would read a made-up value on the GPU from a wild address.
+"""
+
+
 def _made_up(node: fx.Node) -> Any:
     """A value that the operator accepts: halves, and zeros where an index may be meant."""
     fake = node.meta.get("val")
     if isinstance(fake, (list, tuple)):
         return type(fake)(_filled(one) for one in fake)
-    return _filled(fake)
+    return _filled(fake, _is_in_host_memory(node))
 
 
-def _filled(fake: Any) -> Any:
+def _is_in_host_memory(node: fx.Node) -> bool:
+    if not joint.is_getitem(node):
+        return False
+    call, place = node.args
+    return place in IN_HOST_MEMORY.get(call.target, ())
+
+
+def _filled(fake: Any, on_host: bool = False) -> Any:
     if not isinstance(fake, torch.Tensor):
         return fake
-    real = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=fake.device)
+    device = "cpu" if on_host else fake.device
+    real = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=device)
     return real.fill_(0.5 if fake.dtype.is_floating_point or fake.dtype.is_complex else 0)
 
 

@@ -100,12 +100,14 @@ class Tightening:
         self.budget = schedule.budget if self.budget is None else self.budget
         self._nominal, self._device, self._gradients = schedule.budget, device, gradients
         self._peak = self._left = 0
+        # On a GPU kernels are chosen in their first run, by trying them, and libraries take their workspaces.
+        self._is_warm = device.type == "cpu"
 
     def forward(self, run: Run) -> Run:
         """Measures the forward pass."""
 
         def measured(args: list[Any]) -> Any:
-            if self.settled or torch.autograd._profiler_enabled():
+            if self.settled or not self._is_warm or self._is_watched():
                 return run(args)
             with measure.memory(self._device) as memory:
                 results = run(args)
@@ -119,7 +121,8 @@ class Tightening:
         """Measures the backward pass, and with it the step."""
 
         def measured(args: list[Any]) -> Any:
-            if self.settled or self._peak == 0 or torch.autograd._profiler_enabled():
+            if self.settled or self._peak == 0 or self._is_watched():
+                self._is_warm = True
                 return run(args)
             results, most = self._without_gradients(run, args)
             self.measured = max(self._peak, self._left + most)
@@ -129,17 +132,16 @@ class Tightening:
         measured._boxed_call = True
         return measured
 
+    def _is_watched(self) -> bool:
+        """Whether the user is profiling, or recording what the GPU's allocator does: there is one history."""
+        recorded = self._device.type != "cpu" and torch._C._cuda_isHistoryEnabled()
+        return recorded or torch.autograd._profiler_enabled()
+
     def _without_gradients(self, run: Run, args: list[Any]) -> tuple[Any, int]:
-        if self._device.type == "cpu":
-            with measure.Addresses() as addresses:
-                results = run(args)
-            gradients = (results[place] for place in self._gradients)
-            return results, addresses.peak(one for one in gradients if one is not None)
-        with measure.memory(self._device) as memory:
+        with measure.addresses(self._device) as addresses:
             results = run(args)
         gradients = (results[place] for place in self._gradients)
-        # A lower bound of the rest: not all of them are there when the peak is.
-        return results, memory.peak - sum(one.nbytes for one in gradients if one is not None)
+        return results, addresses.peak(one for one in gradients if one is not None)
 
     def next_budget(self) -> int | None:
         """What the next plan must be within, in bytes; None if this one is good, or was not measured yet."""

@@ -86,30 +86,28 @@ def training_step(
 
 
 def peak(step: Callable[[], Any], model: nn.Module) -> int:
-    """Peak bytes of a step without the gradients of parameters, as scope ``activations`` counts them: on the
-    CPU each allocation that becomes a gradient is left out from its beginning. Elsewhere the gradients of a
-    step that is accumulated count until they have been added.
+    """Peak bytes of a step without the gradients of parameters, as scope ``activations`` counts them: each
+    allocation that becomes a gradient is left out from its beginning.
     """
     trained = [one for one in model.parameters() if one.requires_grad]
     gc.collect()
-    device = device_of(model)
-    if device.type == "cpu":
-        model.zero_grad(set_to_none=True)
-        with Addresses() as addresses:
-            step()
-        return addresses.peak(one.grad for one in trained if one.grad is not None)
-    for parameter in trained:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    with memory(device) as measured:
+    model.zero_grad(set_to_none=True)
+    with addresses(device_of(model)) as seen:
         step()
-    return measured.peak
+    return seen.peak(one.grad for one in trained if one.grad is not None)
+
+
+def addresses(device: torch.device) -> Addresses:
+    """Listens to the allocator of a device; see :class:`Addresses`."""
+    return Addresses() if device.type == "cpu" else DeviceAddresses(device)
 
 
 class Addresses:
     """What PyTorch's CPU allocator hands out and takes back while this context lasts, with addresses: from
     the events of PyTorch's profiler, which is slower to start than :class:`rk.costs.Allocations`.
     """
+
+    changes: list[tuple[int, int]]
 
     def __enter__(self) -> Addresses:
         """Starts listening."""
@@ -146,6 +144,44 @@ class Addresses:
                 live += size
                 most = max(most, live)
         return most
+
+
+class DeviceAddresses(Addresses):
+    """The same of a GPU, from the history that PyTorch's caching allocator writes when it is asked to. A
+    block counts with what was requested, rounded up to the allocator's unit: what lies unused behind it, in
+    a block that was not worth splitting, is the allocator's.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        """RuntimeError when somebody else is recording: there is one history."""
+        if torch._C._cuda_isHistoryEnabled():
+            raise RuntimeError("the history of the allocator is being recorded already")
+        self._device = device
+
+    def __enter__(self) -> DeviceAddresses:
+        """Starts recording."""
+        torch.cuda.synchronize(self._device)
+        torch.cuda.memory._record_memory_history("all", context=None, stacks="python", clear_history=True)
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        """Stops; ``changes`` are address and bytes of every change in order."""
+        torch.cuda.synchronize(self._device)
+        index = self._device.index
+        index = torch.cuda.current_device() if index is None else index
+        trace = torch.cuda.memory._snapshot()["device_traces"][index]
+        torch.cuda.memory._record_memory_history(None)
+        self.changes = changes_in(trace)
+
+
+def changes_in(trace: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
+    """Address and bytes of every change that a history of the caching allocator tells of."""
+    signs = {"alloc": 1, "free_completed": -1}
+    return [
+        (event["addr"], signs[event["action"]] * (-(-event["size"] // 512) * 512))
+        for event in trace
+        if event["action"] in signs
+    ]
 
 
 def seconds(step: Callable[[], Any], device: torch.device, repeats: int = 3) -> float:

@@ -1,0 +1,229 @@
+"""A training step as the suite runs it, and what is measured of it: bytes, seconds, rk's own account."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from gpu_suite import networks
+from rk import measure
+
+WARM_UP, TIMED, MOST_SETTLING = 2, 8, 10
+MOST_SECONDS = 4.0
+"""After so long no further step is timed."""
+
+
+class Step:
+    """Forward, loss and backward of a network, from no gradients."""
+
+    def __init__(self, name: str, device: torch.device, small: bool, mixed: bool = False) -> None:
+        """Builds the network; ``mixed``: autocast to bf16."""
+        self.device, self.mixed = device, mixed
+        self.model, self.inputs = networks.build(name, device, small)
+        self.run: Callable[..., Any] = self.model
+
+    def __call__(self) -> torch.Tensor:
+        """One step; returns the loss."""
+        with networks.precision(self.device, self.mixed):
+            loss = self.run(*self.inputs)
+        loss = loss if loss.ndim == 0 else loss.sum()
+        loss.backward()
+        return loss.detach()
+
+    def clear(self) -> None:
+        """As after ``zero_grad()``."""
+        self.model.zero_grad(set_to_none=True)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of all parameters."""
+        return sum(one.nbytes for one in self.model.parameters() if one.requires_grad)
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done all."""
+    if device.type != "cpu":
+        torch.cuda.synchronize(device)
+
+
+def warm(step: Step, steps: int = WARM_UP) -> dict[str, Any]:
+    """The first steps, and those in which Inductor's plans settle."""
+    start = time.perf_counter()
+    step.clear()
+    step()
+    wait(step.device)
+    first = time.perf_counter() - start
+    for _ in range(steps):
+        step.clear()
+        step()
+    ran = 0
+    while ran < MOST_SETTLING and not all(
+        one.tightening is None or one.tightening.settled for one in plans()
+    ):
+        step.clear()
+        step()
+        ran += 1
+    wait(step.device)
+    return {"first_step_seconds": first, "warm_seconds": time.perf_counter() - start, "settling_steps": ran}
+
+
+def peaks(step: Step) -> dict[str, Any]:
+    """Bytes above the start of a step that begins without gradients, which are in them; and without them."""
+    step.clear()
+    gc.collect()
+    numbers: dict[str, Any] = {"gradient_bytes": step.gradient_bytes}
+    if step.device.type == "cpu":
+        with measure.memory(step.device) as memory:
+            step()
+        numbers["peak_bytes"] = numbers["peak_requested_bytes"] = memory.peak
+    else:
+        torch.cuda.empty_cache()
+        wait(step.device)
+        before = _in_use(step.device)
+        torch.cuda.reset_peak_memory_stats(step.device)
+        step()
+        wait(step.device)
+        most = torch.cuda.memory_stats(step.device)
+        numbers["peak_bytes"] = most["allocated_bytes.all.peak"] - before[0]
+        numbers["peak_requested_bytes"] = most["requested_bytes.all.peak"] - before[1]
+        numbers["peak_reserved_bytes"] = most["reserved_bytes.all.peak"]
+        numbers["allocated_before_bytes"] = before[0]
+    numbers["peak_without_gradients_bytes"] = measure.peak(step, step.model)
+    return numbers
+
+
+def total_peak(step: Step) -> int:
+    """The same with gradients, alone and quickly."""
+    step.clear()
+    gc.collect()
+    with measure.memory(measure.device_of(step.model)) as memory:
+        step()
+    return memory.peak
+
+
+def _in_use(device: torch.device) -> tuple[int, int]:
+    stats = torch.cuda.memory_stats(device)
+    return stats["allocated_bytes.all.current"], stats["requested_bytes.all.current"]
+
+
+def times(step: Step, count: int = TIMED) -> dict[str, Any]:
+    """Milliseconds of steps, each between two events; on the CPU by the clock."""
+    seen: list[float] = []
+    start = time.perf_counter()
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        while len(seen) < count and (len(seen) < 3 or time.perf_counter() - start < MOST_SECONDS):
+            step.clear()
+            seen.append(_timed(step))
+    finally:
+        if collected:
+            gc.enable()
+    seen.sort()
+    return {
+        "step_ms": statistics.median(seen),
+        "step_ms_least": seen[0],
+        "step_ms_most": seen[-1],
+        "steps_timed": len(seen),
+    }
+
+
+def _timed(step: Step) -> float:
+    wait(step.device)
+    if step.device.type == "cpu":
+        start = time.perf_counter()
+        step()
+        return 1e3 * (time.perf_counter() - start)
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    step()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last)
+
+
+def plans() -> list[Any]:
+    """The graphs that rk has compiled for what is alive."""
+    from rk.torch_backend import Compiled
+
+    return [one for one in gc.get_objects() if type(one) is Compiled and one.schedule is not None]
+
+
+def account() -> dict[str, Any]:
+    """What rk planned, over all graphs."""
+    found = plans()
+    if not found:
+        return {}
+    made = [one.schedule for one in found]
+    numbers: dict[str, Any] = {
+        "graphs": len(found),
+        "budget_bytes": sum(one.budget for one in made),
+        "planned_peak_bytes": sum(one.peak for one in made),
+        "planned_base_peak_bytes": sum(one.base_peak for one in made),
+        "planned_ms": sum(one.time for one in made) * 1e-6,
+        "planned_base_ms": sum(one.base_time for one in made) * 1e-6,
+        "lower_bound_ms": sum(one.lower_bound for one in made) * 1e-6,
+        "second_runs": sum(second for one in made for _, second in one.runs),
+        "status": ", ".join(sorted({one.status for one in made})),
+        "solver": ", ".join(sorted({one.solver for one in made})),
+    }
+    numbers["overhead_predicted"] = 100 * (numbers["planned_ms"] / max(numbers["planned_base_ms"], 1e-9) - 1)
+    tightened = [one.tightening for one in found if one.tightening is not None]
+    if tightened:
+        numbers["tightened"] = [
+            {"asked_bytes": t.budget, "measured_bytes": t.measured, "attempts": t._attempts}
+            for t in tightened
+        ]
+    return numbers
+
+
+@contextlib.contextmanager
+def told() -> Iterator[list[str]]:
+    """What rk logs meanwhile: times of planning and measuring, calls that could not be measured."""
+    lines: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage()[:300])
+
+    logger, handler = logging.getLogger("rk"), Kept()
+    level, on = logger.level, logger.propagate
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = on
+
+
+def summary(lines: list[str]) -> dict[str, Any]:
+    """Numbers from what rk logged."""
+    planning = [float(line.rsplit(" in ", 1)[1][:-2]) for line in lines if line.startswith("rk: peak ")]
+    measuring = [float(line.rsplit(" in ", 1)[1][:-2]) for line in lines if line.startswith("rk: measured ")]
+    unmeasured = [line for line in lines if "cannot be measured" in line]
+    return {
+        "plans": len(planning),
+        "planning_seconds": round(sum(planning), 3),
+        "measuring_seconds": round(sum(measuring), 3),
+        "unmeasured_calls": len(unmeasured),
+        "unmeasured": unmeasured[:5],
+    }
+
+
+def forget(device: torch.device) -> None:
+    """Lets go of all that was compiled and cached."""
+    torch._dynamo.reset()
+    gc.collect()
+    if device.type != "cpu":
+        wait(device)
+        torch.cuda.empty_cache()
