@@ -125,9 +125,7 @@ class Comparison:
         if "target_bytes" in row.about:
             numbers["target_bytes"] = int(row.about["target_bytes"])
             numbers["at_target"] = numbers["peak_bytes"] <= numbers["target_bytes"]
-        if "budget_bytes" in numbers:
-            numbers["within_budget"] = numbers["peak_without_gradients_bytes"] <= numbers["budget_bytes"]
-        return numbers
+        return numbers | steps.verdict(numbers)
 
     def forget(self) -> None:
         """Lets go of the network."""

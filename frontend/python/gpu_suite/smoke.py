@@ -128,8 +128,7 @@ class Smoke:
         else:
             numbers["finite"] = all(bool(one.isfinite().all()) for one in state.values())
         numbers |= steps.peaks(step) | steps.times(step)
-        numbers["within_budget"] = numbers["peak_without_gradients_bytes"] <= numbers["budget_bytes"]
-        return numbers
+        return numbers | steps.verdict(numbers)
 
     def _costs(self, model: str, about: dict[str, Any]) -> dict[str, Any]:
         from rk import capture, costs

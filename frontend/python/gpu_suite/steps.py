@@ -95,8 +95,17 @@ def peaks(step: Step) -> dict[str, Any]:
         numbers["peak_requested_bytes"] = most["requested_bytes.all.peak"] - before[1]
         numbers["peak_reserved_bytes"] = most["reserved_bytes.all.peak"]
         numbers["allocated_before_bytes"] = before[0]
-    numbers["peak_without_gradients_bytes"] = measure.peak(step, step.model)
+    try:
+        numbers["peak_without_gradients_bytes"] = measure.peak(step, step.model)
+    except Exception as error:  # noqa: BLE001 - the other numbers are there
+        numbers["history_error"] = f"{type(error).__name__}: {error}"
     return numbers
+
+
+def verdict(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Whether the budget was kept, as far as both are known."""
+    budget, peak = numbers.get("budget_bytes"), numbers.get("peak_without_gradients_bytes")
+    return {} if budget is None or peak is None else {"within_budget": peak <= budget}
 
 
 def total_peak(step: Step) -> int:
