@@ -117,7 +117,7 @@ bool rkCallVerifyOp(MlirOperation op);
 /// Verifies a run against the node that it names; `node` is null when there is none.
 bool rkCallVerifyCallee(MlirOperation run, MlirOperation node);
 /// Verifies a discardable attribute of the dialect. Where: 0 on an op, 1 on an argument, 2 on a result (then `index`).
-/// For `rk.stage` = scheduled on a function this checks the laws S1 to S6.
+/// For `rk.stage` = scheduled on a function this checks the laws S1 to S6 and S9.
 bool rkCallVerifyAttribute(MlirOperation op, uint32_t where, intptr_t index, MlirStringRef name,
                            MlirAttribute attribute);
 

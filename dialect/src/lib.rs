@@ -1,6 +1,6 @@
 //! The MLIR dialect rk: ops, stages, verifiers, and a Rust API for those who write passes over it.
 //!
-//! `td/` defines ops, attributes and types; `td/Dialect.td` states the stages and the laws S1 to S8, once. `cc/` is the
+//! `td/` defines ops, attributes and types; `td/Dialect.td` states the stages and the laws S1 to S9, once. `cc/` is the
 //! little that must be C++, and `cc/shim.h` lists every symbol that crosses the border. Everything else is here:
 //!
 //! | module | holds |
@@ -23,6 +23,7 @@
 pub mod attrs;
 pub mod create;
 pub mod diagnostic;
+pub mod loans;
 mod lowered;
 pub mod names;
 pub mod ops;

@@ -1,4 +1,4 @@
-//! The laws S1 to S6 of a schedule, one function per law, as far as the IR itself can show them.
+//! The laws S1 to S6 and S9 of a schedule, one function per law, as far as the IR itself can show them.
 //!
 //! - **S1** every operand of a step is live: produced before, not dropped since
 //! - **S2** a drop names a live value, once per production
@@ -6,6 +6,7 @@
 //! - **S4** `again` comes after a first run and reproduces it: the same values in, the generator state of its first run
 //! - **S5** a side effect happens exactly once per step, in its original order
 //! - **S6** nothing overwrites storage that a later step reads in its old value; a view keeps its base alive
+//! - **S9** what is lent until the hand-over is read on its own side of it, by runs in front of it once
 //!
 //! They run on every function whose `rk.stage` is `scheduled`, whenever MLIR verifies it. MLIR does that before it verifies
 //! the ops inside, so nothing here relies on an op being well-formed; what is not is skipped, and reported by `verify_ops`.
@@ -18,6 +19,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::diagnostic::Diagnostic;
+use crate::loans::Loans;
 use crate::names;
 use crate::ops::{DropOp, Execution, NodeOp, StepOp};
 use crate::raw::{Op, Value};
@@ -37,7 +39,7 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
     }
     let schedule = Schedule::of(step);
     let laws = [s1_operands_are_live, s2_drops_once, s3_dropped_or_returned, s4_again_reproduces];
-    let more = [s5_side_effects_once, s6_nothing_read_is_overwritten];
+    let more = [s5_side_effects_once, s6_nothing_read_is_overwritten, s9_read_while_lent];
     let mut legal = true;
     for law in laws.into_iter().chain(more) {
         if let Err(diagnostic) = law(&schedule) {
@@ -284,6 +286,44 @@ fn s6_nothing_read_is_overwritten<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
                 }
                 _ => {}
             }
+        }
+    }
+    Ok(())
+}
+
+/// S9: what is lent until the hand-over is read on the side of it where the original step reads it. In front of it a node reads it
+/// once, so that the order of the first runs decides; behind it the caller has made its changes.
+pub(crate) fn s9_read_while_lent<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
+    let loans = Loans::of(schedule.step, &schedule.nodes);
+    let Some(hand_over) = loans.hand_over else { return Ok(()) };
+    let first = schedule.first_runs();
+    let mut handed: Option<Execution<'c>> = None;
+    for run in schedule.runs() {
+        let Some(&(place, node)) = schedule.nodes.get(run.symbol()) else { continue };
+        if place == hand_over {
+            handed = handed.or(Some(run));
+            continue;
+        }
+        let Some(value) = loans.read_by(run, node) else { continue };
+        let (name, lent) = (run.symbol(), names::of(value));
+        let error = |message: String| Diagnostic::error(run.op().location(), message);
+        match handed {
+            Some(over) if place < hand_over => {
+                let message =
+                    format!("S9: '{name}' reads '{lent}' after the hand-over, until which it is lent");
+                return Err(error(message).note(over.op().location(), "handed over here"));
+            }
+            None if place > hand_over => {
+                let message = format!(
+                    "S9: '{name}' reads '{lent}' before the hand-over, and must see it as the caller leaves it"
+                );
+                return Err(error(message));
+            }
+            None if first.get(name) != Some(&run) => {
+                return Err(error(format!("S9: '{name}' runs again, and reads '{lent}', which is lent"))
+                    .note(first[name].op().location(), "its first run is here"));
+            }
+            _ => {}
         }
     }
     Ok(())

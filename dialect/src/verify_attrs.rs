@@ -6,6 +6,7 @@
 
 use crate::attrs::Stage;
 use crate::diagnostic::Diagnostic;
+use crate::loans::LENT;
 use crate::ops::StepOp;
 use crate::raw::{Attr, Op};
 use crate::{verify, verify_lowered};
@@ -95,6 +96,7 @@ fn role(what: &str, roles: &[&str], name: &str, attribute: Attr<'_>) -> Option<S
         "rk.name" if attribute.as_str().is_none() => {
             Some(format!("{what}: 'rk.name' is a string, not {attribute}"))
         }
+        LENT if !attribute.is_unit() => Some(format!("{what}: '{LENT}' has no value")),
         "rk.trainable" if !attribute.is_unit() => Some(format!("{what}: 'rk.trainable' has no value")),
         "rk.aliases"
             if attribute.as_array().is_none_or(|names| names.iter().any(|name| name.as_str().is_none())) =>

@@ -1,4 +1,4 @@
-//! A lowered step: the laws S1, S4, S5, S6 and S7 on places. One function per law.
+//! A lowered step: the laws S1, S4 to S7 and S9 on places. One function per law.
 //!
 //! A buffer lives from the op that writes it to its last use, or to the end when it is returned, also through views. There
 //! are no drops, so S2 and S3 have nothing to say. A launch with `overwrite` ends the life of the operand that its kernel
@@ -10,6 +10,7 @@
 //! - **S5** as at stage `scheduled`
 //! - **S6** a buffer is written once; what is overwritten in place is not read afterwards
 //! - **S7** no two lives that meet share a byte; every place is aligned and lies in its space
+//! - **S9** as at stage `scheduled`
 //!
 //! Not here: whether the arena is within the budget (`--rk-verify-schedule`), what kernels really take (`rk-run`).
 
@@ -20,7 +21,7 @@ use crate::names;
 use crate::ops::{BufferOp, Execution, LaunchOp, LoadStateOp, NodeOp, SaveStateOp, Space, StepOp};
 use crate::raw::{Attr, Op, Value};
 use crate::schedule::{Schedule, base, is_ordered, user};
-use crate::verify::{Verdict, s4_again_reproduces, s5_side_effects_once};
+use crate::verify::{Verdict, s4_again_reproduces, s5_side_effects_once, s9_read_while_lent};
 
 /// rk.buffer by itself: a known space, an offset that is not negative.
 pub(crate) fn buffer(buffer: BufferOp<'_>) -> Verdict<'_> {
@@ -77,6 +78,7 @@ pub(crate) fn step(step: StepOp<'_>) -> bool {
         s5_side_effects_once(&schedule),
         s6_written_once(&schedule, &lives),
         s7_places(&schedule, &lives),
+        s9_read_while_lent(&schedule),
     ];
     let mut legal = true;
     for diagnostic in verdicts.into_iter().filter_map(Result::err) {

@@ -39,8 +39,10 @@ def Rk_Dialect : Dialect {
     - **S7** at every step, live bytes at their planned, aligned addresses plus the node's workspace stay within the
       budget
     - **S8** outputs, gradients and buffers equal those of the step before the rewrite, bit for bit, on the same kernels
+    - **S9** what the caller may change once the outputs are handed over (`rk.lent`) is read on the same side of the
+      hand-over as in the step before the rewrite, and in front of it by one run of each node
 
-    S1 to S6 are verified on every function whose `rk.stage` is `scheduled`, whenever MLIR verifies it, as far as the IR
+    S1 to S6 and S9 are verified on every function whose `rk.stage` is `scheduled`, whenever MLIR verifies it, as far as the IR
     itself can show them. S7 needs addresses: at stage `lowered` they are in the IR, where no two values that live at the
     same time may share a byte, and all must lie in the arena; before, the judge in `rk-plan` adds up. What a kernel really
     takes is seen by the allocator of `rk-run`. S8 needs the numbers: `rk-run --check` compares them.

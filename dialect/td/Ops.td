@@ -1,4 +1,4 @@
-// Ops of the dialect rk. docs/ir.md shows them at work; the laws S1-S8 stand in Dialect.td.
+// Ops of the dialect rk. docs/ir.md shows them at work; the laws S1-S9 stand in Dialect.td.
 
 #ifndef RK_OPS_TD
 #define RK_OPS_TD

@@ -859,3 +859,138 @@ rk.node @kernel_with_a_value attributes {rk.kernel = "gelu"} {
   %r = rk.aten "aten.relu.default"(%x) : (tensor<2xf32>) -> tensor<2xf32>
   rk.yield %r : tensor<2xf32>
 }
+
+// -----
+
+// S9: what the caller may change once the outputs are handed over is read on the same side of the hand-over as before the rewrite.
+
+rk.node @scale {
+^bb0(%x: tensor<8xf32>, %c: tensor<8xf32>):
+  %y = rk.aten "aten.mul.Tensor"(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+rk.node @tangents once {
+^bb0(%o: tensor<0xi8>, %y: tensor<8xf32>):
+  %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %t : tensor<8xf32>
+}
+rk.node @back backward {
+^bb0(%t: tensor<8xf32>, %s: tensor<8xf32>):
+  %y = rk.aten "aten.mul.Tensor"(%t, %s) backward : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+func.func @s9_read_after_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %y: tensor<8xf32>, %outside: tensor<0xi8>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
+  %s = rk.run @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.drop %s : tensor<8xf32>
+  // expected-note @+1 {{handed over here}}
+  %t = rk.run @tangents(%outside, %y) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{S9: 'scale' reads 'c' after the hand-over, until which it is lent}}
+  %s_0 = rk.run again @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %b = rk.run @back(%t, %s_0) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.drop %t : tensor<8xf32>
+  rk.drop %s_0 : tensor<8xf32>
+  return %b : tensor<8xf32>
+}
+
+// -----
+
+rk.node @scale {
+^bb0(%x: tensor<8xf32>, %c: tensor<8xf32>):
+  %v = rk.aten "aten.view.default"(%c, [8]) aliases(0) : (tensor<8xf32>) -> tensor<8xf32>
+  %y = rk.aten "aten.mul.Tensor"(%x, %v) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+rk.node @tangents once {
+^bb0(%o: tensor<0xi8>, %y: tensor<8xf32>):
+  %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %t : tensor<8xf32>
+}
+func.func @s9_first_run_after_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %y: tensor<8xf32>, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+  // expected-note @+1 {{handed over here}}
+  %t = rk.run @tangents(%outside, %y) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{S9: 'scale' reads 'c' after the hand-over, until which it is lent}}
+  %s = rk.run @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %s, %t : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+rk.node @scale {
+^bb0(%x: tensor<8xf32>, %c: tensor<8xf32>):
+  %y = rk.aten "aten.mul.Tensor"(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+rk.node @tangents once {
+^bb0(%o: tensor<0xi8>, %y: tensor<8xf32>):
+  %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %t : tensor<8xf32>
+}
+func.func @s9_runs_again(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+  // expected-note @+1 {{its first run is here}}
+  %s = rk.run @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.drop %s : tensor<8xf32>
+  // expected-error @+1 {{S9: 'scale' runs again, and reads 'c', which is lent}}
+  %s_0 = rk.run again @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %t = rk.run @tangents(%outside, %s_0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  return %s_0, %t : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+rk.node @scale {
+^bb0(%x: tensor<8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+rk.node @tangents once {
+^bb0(%o: tensor<0xi8>, %y: tensor<8xf32>):
+  %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %t : tensor<8xf32>
+}
+rk.node @back backward {
+^bb0(%c: tensor<8xf32>):
+  %y = rk.aten "aten.cos.default"(%c) backward : (tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+func.func @s9_read_before_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+  %s = rk.run @scale(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{S9: 'back' reads 'c' before the hand-over, and must see it as the caller leaves it}}
+  %b = rk.run @back(%c) : (tensor<8xf32>) -> tensor<8xf32>
+  %t = rk.run @tangents(%outside, %s) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  return %s, %t, %b : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// A result may be lent, too: it is the caller's from the hand-over on, though the step still holds it.
+
+rk.node @act {
+^bb0(%x: tensor<8xf32>):
+  %y = rk.aten "aten.tanh.default"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+rk.node @next {
+^bb0(%x: tensor<8xf32>):
+  %y = rk.aten "aten.cos.default"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+rk.node @tangents once {
+^bb0(%o: tensor<0xi8>, %y: tensor<8xf32>):
+  %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %t : tensor<8xf32>
+}
+func.func @s9_lent_result(%x: tensor<8xf32>, %outside: tensor<0xi8>) -> (tensor<8xf32> {rk.role = "output", rk.lent}, tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+  %s = rk.run @act(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-note @+1 {{handed over here}}
+  %t = rk.run @tangents(%outside, %s) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{S9: 'next' reads 's' after the hand-over, until which it is lent}}
+  %n = rk.run @next(%s) : (tensor<8xf32>) -> tensor<8xf32>
+  return %s, %t, %n : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// expected-error @below {{argument 0: 'rk.lent' has no value}}
+func.func @lent_has_no_value(%x: tensor<8xf32> {rk.lent = true}) attributes {rk.stage = #rk.stage<raw>} {
+  return
+}

@@ -97,16 +97,24 @@ impl Guest {
         Ok(Self { machine, handed_out, rehearsed: false, between: None, measured: Measured::default() })
     }
 
-    /// Positions of the arguments that the second half reads. They must not change until it has run.
+    /// Positions of the arguments that the second half reads. They must not change until it has run, but for those that it
+    /// reads as the caller leaves them (S9). State that a second run leaves alone is not read.
     pub fn read_late(&self) -> Vec<usize> {
         let step = self.machine.step();
-        let late = &step.program.instrs[step.interruption().unwrap_or(0)..];
-        let runs = late.iter().filter_map(|instr| match instr {
-            Instr::Run(run) => Some(run),
-            Instr::Drop(_) => None,
-        });
-        let slots = runs.flat_map(|run| &run.inputs).map(|slot| slot.index());
-        let mut found: Vec<usize> = slots.filter(|&slot| slot < step.args.len()).collect();
+        let mut found = Vec::new();
+        for instr in &step.program.instrs[step.interruption().unwrap_or(0)..] {
+            let Instr::Run(run) = instr else { continue };
+            for call in step.nodes[run.node.index()].ops.iter().filter(|call| call.op != TANGENTS) {
+                let left_out =
+                    |place: usize| run.again && call.effects.iter().any(|&at| at as usize == place);
+                for (_, arg) in call.args.iter().enumerate().filter(|(place, _)| !left_out(*place)) {
+                    // Locals behind the inputs are made in the node.
+                    arg.for_each_value(&mut |local| found.extend(run.inputs.get(local as usize)));
+                }
+            }
+        }
+        let mut found: Vec<usize> = found.iter().map(|slot| slot.index()).collect();
+        found.retain(|&slot| slot < step.args.len());
         found.sort_unstable();
         found.dedup();
         found

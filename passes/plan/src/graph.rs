@@ -42,6 +42,17 @@ pub struct Node {
     pub state: Bytes,
     /// Has a side effect: runs exactly once, in the given order relative to the other such nodes (S5).
     pub once: bool,
+    /// Reads what the caller may change as soon as the outputs are in its hands: runs once, before the hand-over (S9).
+    pub lent: bool,
+    /// The hand-over: here the caller gets the outputs, and comes back with their gradients.
+    pub hands_over: bool,
+}
+
+impl Node {
+    /// Whether it may run a second time.
+    pub fn is_repeatable(&self) -> bool {
+        !self.once && !self.lent
+    }
 }
 
 /// What a run of a node makes.
@@ -78,6 +89,10 @@ pub struct NodeSpec {
     pub state: Bytes,
     /// See [`Node::once`].
     pub once: bool,
+    /// See [`Node::lent`].
+    pub lent: bool,
+    /// See [`Node::hands_over`].
+    pub hands_over: bool,
 }
 
 /// One output of a [`NodeSpec`].
@@ -260,7 +275,19 @@ impl GraphBuilder {
     pub fn add(&mut self, spec: NodeSpec) -> Result<NodeId, GraphError> {
         let position = self.graph.nodes.len();
         let id = NodeId::from_index(position);
-        let NodeSpec { name, kind, time, workspace, mut reads, outputs, overwrites, state, once } = spec;
+        let NodeSpec {
+            mut reads,
+            outputs,
+            name,
+            kind,
+            time,
+            workspace,
+            overwrites,
+            state,
+            once,
+            lent,
+            hands_over,
+        } = spec;
         reads.sort_unstable();
         reads.dedup();
         let made = self.graph.values.len();
@@ -287,7 +314,19 @@ impl GraphBuilder {
             self.graph.values.push(Value { name, bytes, producer: id, pinned });
             self.graph.readers.push(Vec::new());
         }
-        self.graph.nodes.push(Node { name, kind, time, workspace, reads, writes, overwrites, state, once });
+        self.graph.nodes.push(Node {
+            name,
+            kind,
+            time,
+            workspace,
+            reads,
+            writes,
+            overwrites,
+            state,
+            once,
+            lent,
+            hands_over,
+        });
         Ok(id)
     }
 

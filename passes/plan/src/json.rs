@@ -5,7 +5,7 @@
 //!  "nodes": [{"id": 0, "kind": "fwd", "name": "...", "time": 1.5, "bytes": 4096, "deps": []},
 //!            {"id": 1, "kind": "bwd", "name": "...", "time": 2, "workspace": 512, "deps": [0],
 //!             "outputs": [{"name": "dx", "bytes": 4096, "pinned": true}, {"bytes": 0}],
-//!             "overwrites": 0, "state": 16, "once": true}]}
+//!             "overwrites": 0, "state": 16, "once": true, "lent": true, "hands_over": true}]}
 //! ```
 //!
 //! `id` equals the position; every dep is earlier. `outputs` stands instead of `bytes` (which may have `pinned` beside
@@ -78,6 +78,10 @@ struct RawNode<'a> {
     state: Option<&'a RawValue>,
     #[serde(borrow)]
     once: Option<&'a RawValue>,
+    #[serde(borrow)]
+    lent: Option<&'a RawValue>,
+    #[serde(borrow)]
+    hands_over: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -348,6 +352,8 @@ impl<'a> Place<'_, 'a> {
         let name: String = node.name.map_or(Ok(String::new()), |raw| self.parse(raw, "name"))?;
         let bytes =
             |raw: Option<&'a RawValue>, field| raw.map_or(Ok(0), |raw| self.whole(raw, field)).map(Bytes);
+        let flag =
+            |raw: Option<&'a RawValue>, field| raw.map_or(Ok(false), |raw| self.parse::<bool>(raw, field));
         let reads = self.values(self.need(node.deps, "deps")?, "deps", builder)?;
         let overwrites = node.overwrites.filter(|raw| raw.get() != "null");
         Ok(NodeSpec {
@@ -359,7 +365,9 @@ impl<'a> Place<'_, 'a> {
             reads,
             overwrites: overwrites.map(|raw| self.value(raw, "overwrites", builder)).transpose()?,
             state: bytes(node.state, "state")?,
-            once: node.once.map_or(Ok(false), |raw| self.parse(raw, "once"))?,
+            once: flag(node.once, "once")?,
+            lent: flag(node.lent, "lent")?,
+            hands_over: flag(node.hands_over, "hands_over")?,
         })
     }
 }
@@ -418,8 +426,9 @@ pub fn write(graph: &Graph) -> String {
         if node.state.0 > 0 {
             let _ = write!(text, ", \"state\": {}", node.state.0);
         }
-        if node.once {
-            text.push_str(", \"once\": true");
+        let flags = [("once", node.once), ("lent", node.lent), ("hands_over", node.hands_over)];
+        for (flag, _) in flags.into_iter().filter(|(_, set)| *set) {
+            let _ = write!(text, ", \"{flag}\": true");
         }
         text.push_str(if id.index() + 1 < graph.len() { "},\n" } else { "}\n" });
     }

@@ -9,6 +9,7 @@
 //! - **S5** a `once` node runs once, and all such nodes keep their given order
 //! - **S6** no buffer is overwritten that a later step reads, or that is pinned, or whose size differs
 //! - **S7** live bytes, workspace and kept generator states fit in the budget at every run
+//! - **S9** a node that reads what is lent runs once, and before the hand-over: the caller may change it then
 //!
 //! In a [`Sequence`] drops are implied: a use reads the newest instance of a value, and an instance lives from its run to
 //! its last use before the producer runs again (its own step, if nothing reads it). The newest instance of a pinned value
@@ -141,6 +142,16 @@ pub enum Illegal {
         /// The values live there, largest first.
         live: Vec<ValueId>,
     },
+    /// S9: a run reads what is lent after the hand-over, when the caller may have changed it, or runs again.
+    #[error("S9 broken at step {step}: node {} reads what is lent until the hand-over", node.0)]
+    S9ReadsWhatIsLent {
+        /// Where.
+        step: usize,
+        /// Which.
+        node: NodeId,
+        /// It runs a second time; else it comes too late.
+        again: bool,
+    },
     /// A node of the graph does not occur.
     #[error("node {} never runs", node.0)]
     NeverRun {
@@ -199,13 +210,20 @@ impl Illegal {
                     "S7 broken at step {step}: {memory} while {who} runs, budget {budget}; largest of {count} live: {largest}"
                 )
             }
+            Self::S9ReadsWhatIsLent { step, node: who, again } => {
+                let what = if *again { "and runs again" } else { "after it" };
+                format!(
+                    "S9 broken at step {step}: {} reads what is lent until the hand-over, {what}",
+                    node(who)
+                )
+            }
             Self::NeverRun { node: who } => format!("{} never runs", node(who)),
             Self::Unknown { .. } => self.to_string(),
         }
     }
 }
 
-/// Judges a sequence of runs: S1 and S5, and that every node runs. The other laws hold by construction; for S7 see
+/// Judges a sequence of runs: S1, S5 and S9, and that every node runs. The other laws hold by construction; for S7 see
 /// [`Trace::within`].
 ///
 /// # Errors
@@ -235,7 +253,7 @@ pub fn judge(graph: &Graph, sequence: &Sequence) -> Result<Trace, Illegal> {
     Ok(measure(graph, &sequence.0, instances, overwrites))
 }
 
-/// Judges runs and drops as they are written: S1 to S6, and S7 if a budget is given.
+/// Judges runs and drops as they are written: S1 to S6 and S9, and S7 if a budget is given.
 ///
 /// # Errors
 /// [`Illegal`] names the first law broken and the step, counted in `schedule` (in runs for S7).
@@ -357,6 +375,7 @@ struct Lives<'a> {
     /// Per run, the instance that its node would overwrite.
     targets: Vec<Option<usize>>,
     last_effect: Option<NodeId>,
+    handed_over: bool,
 }
 
 impl<'a> Lives<'a> {
@@ -368,6 +387,7 @@ impl<'a> Lives<'a> {
             instances: Vec::with_capacity(steps),
             targets: Vec::with_capacity(steps),
             last_effect: None,
+            handed_over: false,
         }
     }
 
@@ -382,6 +402,11 @@ impl<'a> Lives<'a> {
         if about.once {
             self.s5_once_and_in_order(step, node)?;
         }
+        let again = self.ran[node.index()];
+        if about.lent && (again || self.handed_over) {
+            return Err(Illegal::S9ReadsWhatIsLent { step, node, again: again && !self.handed_over });
+        }
+        self.handed_over |= about.hands_over;
         self.targets.push(about.overwrites.and_then(|value| self.newest[value.index()]));
         self.ran[node.index()] = true;
         for &value in &about.writes {

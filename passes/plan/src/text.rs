@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A node is its name, what it reads, the sizes of its outputs joined by `+`, its time (a whole number, any letters as
-//! unit), and options: `ws=8KiB`, `over=up`, `state=16`, `once`, `pin` (all outputs), `fwd`, `bwd`. Output 1 of a node
+//! unit), and options: `ws=8KiB`, `over=up`, `state=16`, `once`, `lent`, `handover`, `pin` (all outputs), `fwd`, `bwd`. Output 1 of a node
 //! with several is read as `name.1`. `-` stands for no output.
 //!
 //! A schedule prints runs by name, `*` marking a run again and `!` an overwrite, and drops with a minus:
@@ -80,6 +80,8 @@ fn spec(node: &str, values: &BTreeMap<String, ValueId>) -> Result<NodeSpec, Stri
             ("over", name) => spec.overwrites = Some(value(name)?),
             ("state", size) => spec.state = bytes(size)?,
             ("once", _) => spec.once = true,
+            ("lent", _) => spec.lent = true,
+            ("handover", _) => spec.hands_over = true,
             ("pin", _) => spec.outputs.iter_mut().for_each(|output| output.pinned = true),
             ("fwd", _) => spec.kind = Kind::Forward,
             ("bwd", _) => spec.kind = Kind::Backward,

@@ -8,7 +8,7 @@ fn read(text: &str) -> Graph {
 
 #[test]
 fn what_is_written_reads_back() {
-    let all = "a 8 1 fwd; two(a) 4+0 2 ws=3 state=5 fwd; b(two, two.1) 4 0 over=two bwd; c(b) 7 1 pin once";
+    let all = "a 8 1 fwd; two(a) 4+0 2 ws=3 state=5 fwd; b(two, two.1) 4 0 over=two bwd; c(b) 7 1 pin once lent; d 0 0 handover";
     let graph = text::read(all).expect("a graph");
     let again = read(&json::write(&graph));
     assert_eq!((again.nodes(), again.values()), (graph.nodes(), graph.values()));
@@ -17,7 +17,8 @@ fn what_is_written_reads_back() {
     {"id": 0, "kind": "fwd", "name": "a", "time": 1, "bytes": 8, "deps": []},
     {"id": 1, "kind": "fwd", "name": "two", "time": 2, "outputs": [{"name": "two", "bytes": 4}, {"name": "two.1", "bytes": 0}], "deps": [0], "workspace": 3, "state": 5},
     {"id": 2, "kind": "bwd", "name": "b", "time": 0, "bytes": 4, "deps": [1, [1, 1]], "overwrites": 1},
-    {"id": 3, "kind": "other", "name": "c", "time": 1, "bytes": 7, "pinned": true, "deps": [2], "once": true}
+    {"id": 3, "kind": "other", "name": "c", "time": 1, "bytes": 7, "pinned": true, "deps": [2], "once": true, "lent": true},
+    {"id": 4, "kind": "other", "name": "d", "time": 0, "bytes": 0, "deps": [], "hands_over": true}
     ]}
     "#);
 }

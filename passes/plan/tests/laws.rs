@@ -97,6 +97,22 @@ fn s5_a_side_effect_happens_once_and_in_order() {
 }
 
 #[test]
+fn s9_what_is_lent_is_read_once_and_before_the_hand_over() {
+    let loan = "a 8 1 lent; b(a) 8 1; over(b) 8 1 once handover; c(a, over) 8 1";
+    let late = judge(&graph(loan), &sequence(&[0, 1, 2, 0, 3])).expect_err("a is read after the hand-over");
+    assert_eq!(late, Illegal::S9ReadsWhatIsLent { step: 3, node: NodeId(0), again: false });
+    insta::assert_snapshot!(late.describe(&graph(loan)), @"S9 broken at step 3: 'a' (node 0) reads what is lent until the hand-over, after it");
+    let delayed = graph("a 8 1 lent; over 8 1 once handover; c(a, over) 8 1");
+    let first = judge(&delayed, &sequence(&[1, 0, 2])).expect_err("its first run comes too late");
+    assert_eq!(first, Illegal::S9ReadsWhatIsLent { step: 1, node: NodeId(0), again: false });
+    let twice = illegal(loan, &[run(0), run(1), drop(0), again(0)]);
+    assert_eq!(twice, Illegal::S9ReadsWhatIsLent { step: 3, node: NodeId(0), again: true });
+    insta::assert_snapshot!(twice.describe(&graph(loan)), @"S9 broken at step 3: 'a' (node 0) reads what is lent until the hand-over, and runs again");
+    assert!(judge(&graph(loan), &sequence(&[0, 1, 2, 3])).is_ok());
+    assert!(judge(&graph(loan), &sequence(&[0, 1, 2, 1, 3])).is_ok(), "what reads a copy may run again");
+}
+
+#[test]
 fn s6_nothing_needed_is_overwritten() {
     let read_later = "a 8 1; b(a) 8 1 over=a; c(a, b) 8 1";
     assert_eq!(

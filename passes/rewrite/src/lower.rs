@@ -22,7 +22,7 @@
 //! wherever that ran, so a second run overlaps as far as its place was free already.
 //!
 //! # Contract
-//! Needs any stage, establishes `lowered`: S1 to S7 hold on addresses, so an arena larger than `rk.budget` is an error.
+//! Needs any stage, establishes `lowered`: S1 to S7 and S9 hold on addresses, so an arena larger than `rk.budget` is an error.
 //! Leaves lowered steps alone.
 //!
 //! # Not here

@@ -3,12 +3,13 @@
 //! A value of the graph is one result of one node, with its bytes rounded up to the module's alignment. Arguments and
 //! constants are resident and are not values. Order that data does not show is put into zero-byte tokens:
 //! side effects keep their original order (S5), and whoever reads an argument that the step updates does so on the right
-//! side of the update (S6). Gradients count no bytes, see "What counts as memory" in docs/ir.md. What a step hands out in its
+//! side of the update (S6), or of the hand-over if it is lent until then (S9). Gradients count no bytes, see "What counts as memory" in docs/ir.md. What a step hands out in its
 //! middle (`rk.tangents`) is in the caller's hands from then on: whoever made it does not run twice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rk_dialect::diagnostic::Diagnostic;
+use rk_dialect::loans::{Loans, TANGENTS};
 use rk_dialect::ops::{self, AtenOp, BufferOp, DropOp, Execution, NodeOp, RunOp, StepOp};
 use rk_dialect::{Op, Value, types};
 use rk_plan::{
@@ -31,9 +32,6 @@ pub struct Problem<'c> {
     values: HashMap<Origin, ValueId>,
     places: BTreeMap<&'c str, (usize, NodeOp<'c>)>,
 }
-
-/// The call in the middle of a step where the caller gets the outputs and gives their gradients; see docs/ir.md.
-const TANGENTS: &str = "rk.tangents.default";
 
 /// A value as the result, by number, of a node, by its place in the original order.
 type Origin = (usize, usize);
@@ -79,7 +77,9 @@ impl<'c> Problem<'c> {
         let (pinned, gradients) = self.outputs(step);
         let handed_out = self.handed_out();
         let accesses: Vec<Access<'c>> = (0..self.runs.len()).map(|at| self.access(at)).collect();
-        let order = Order::of(&self.nodes, &accesses);
+        let mut order = Order::of(&self.nodes, &accesses);
+        let hand_over = self.around_hand_over(step, &mut order);
+        let order = order.with_tokens();
         let mut builder = GraphBuilder::new(step.symbol()).time_unit("ns", 1);
         let mut tokens: Vec<Option<ValueId>> = vec![None; self.runs.len()];
         for at in 0..self.runs.len() {
@@ -124,6 +124,8 @@ impl<'c> Problem<'c> {
                     0
                 }),
                 once: node.is_once() || order.stale[at] || handed_out.contains(&at),
+                lent: order.lent[at],
+                hands_over: hand_over == Some(at),
             };
             let refuse =
                 |error: rk_plan::GraphError| Diagnostic::error(run.op().location(), error.to_string());
@@ -164,6 +166,39 @@ impl<'c> Problem<'c> {
             .filter_map(|value| self.origin(value))
             .map(|(node, _)| node)
             .collect()
+    }
+
+    /// Puts what reads something on loan on its side of the hand-over, whose place is returned.
+    fn around_hand_over(&self, step: StepOp<'c>, order: &mut Order) -> Option<usize> {
+        let loans = Loans::of(step, &self.places);
+        let hand_over = loans.hand_over?;
+        let sources = |at: usize, order: &Order| -> Vec<usize> {
+            let made = self.runs[at].inputs().into_iter().filter_map(|value| Some(self.origin(value)?.0));
+            made.chain(order.after[at].iter().copied()).collect()
+        };
+        // What the hand-over waits for anyway, and what waits for it, needs no token.
+        let mut known = vec![false; self.runs.len()];
+        known[hand_over] = true;
+        for at in (0..=hand_over).rev() {
+            if known[at] {
+                sources(at, order).into_iter().for_each(|before| known[before] = true);
+            }
+        }
+        for at in 0..self.runs.len() {
+            if at > hand_over {
+                known[at] = sources(at, order).into_iter().any(|before| before >= hand_over && known[before]);
+            }
+            if at == hand_over || loans.read_by(self.runs[at], self.nodes[at]).is_none() {
+                continue;
+            }
+            order.lent[at] = at < hand_over;
+            if !known[at] {
+                let (first, second) = (at.min(hand_over), at.max(hand_over));
+                order.after[second].push(first);
+                known[at] = true;
+            }
+        }
+        Some(hand_over)
     }
 
     /// What a node reads and updates of the arguments.
@@ -278,6 +313,8 @@ struct Order {
     needs_token: Vec<bool>,
     /// Reads an argument that a later node updates: a second run would read the new state (S6).
     stale: Vec<bool>,
+    /// Reads what the caller may change after the hand-over, and stands before it: a second run could read something else (S9).
+    lent: Vec<bool>,
 }
 
 impl Order {
@@ -287,6 +324,7 @@ impl Order {
             after: vec![Vec::new(); count],
             needs_token: vec![false; count],
             stale: vec![false; count],
+            lent: vec![false; count],
         };
         let mut last_effect = None;
         let mut readers: HashMap<Value<'_>, Vec<usize>> = HashMap::new();
@@ -312,13 +350,15 @@ impl Order {
             order.after[at].dedup();
             order.after[at].retain(|&before| before != at);
         }
-        for at in 0..count {
-            for index in 0..order.after[at].len() {
-                let before = order.after[at][index];
-                order.needs_token[before] = true;
-            }
-        }
         order
+    }
+
+    /// Says who is waited for.
+    fn with_tokens(mut self) -> Self {
+        for before in self.after.iter().flatten() {
+            self.needs_token[*before] = true;
+        }
+        self
     }
 }
 

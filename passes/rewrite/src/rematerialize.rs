@@ -22,7 +22,7 @@
 //! step that is scheduled already is planned anew.
 //!
 //! # Contract
-//! Needs any stage up to `scheduled`, establishes `scheduled`: S1 to S7 hold for the budget in `rk.budget`. A budget that
+//! Needs any stage up to `scheduled`, establishes `scheduled`: S1 to S7 and S9 hold for the budget in `rk.budget`. A budget that
 //! cannot be met is an error at the node that holds the peak, and the step is left as it was.
 //!
 //! # Not here

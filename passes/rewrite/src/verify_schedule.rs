@@ -9,7 +9,7 @@
 //! the remark names the size of the arena.
 //!
 //! # Contract
-//! Needs `scheduled` or `lowered`. S1 to S7 hold afterwards, S7 for the budget in `rk.budget`.
+//! Needs `scheduled` or `lowered`. S1 to S7 and S9 hold afterwards, S7 for the budget in `rk.budget`.
 //!
 //! # Not here
 //! S8, which needs the numbers: `rk-run --check`.
@@ -28,7 +28,7 @@ use crate::planning::Problem;
 pub static PASS: PassSpec = PassSpec {
     name: "VerifySchedule",
     argument: "rk-verify-schedule",
-    description: "Judges a scheduled or lowered step by the laws S1 to S7",
+    description: "Judges a scheduled or lowered step by the laws S1 to S7 and S9",
     options: &[],
     run: |cx| run(cx),
 };

@@ -179,7 +179,13 @@ pub fn signature(graph: &Graph, block: &Block) -> Vec<u64> {
     let inside = |node: usize| block.forward.contains(&node) || block.backward.contains(&node);
     for position in block.forward.clone().chain(block.backward.clone()) {
         let node = &graph.nodes()[position];
-        signature.extend([u64::MAX, node.time.0, node.workspace.0, node.state.0, u64::from(node.once)]);
+        signature.extend([
+            u64::MAX,
+            node.time.0,
+            node.workspace.0,
+            node.state.0,
+            u64::from(node.is_repeatable()),
+        ]);
         for &read in &node.reads {
             let producer = graph.value(read).producer.index();
             let output = (read.index() - first_value(producer)) as u64;

@@ -415,7 +415,7 @@ pub(crate) fn play(graph: &Graph, order: &[NodeId], chain: &[NodeId], absent: &[
         if let Some(cut) = chain.iter().position(|&cut| cut == node) {
             for &value in &absent[cut] {
                 let producer = graph.value(value).producer;
-                gone[value.index()] = ran[producer.index()] && !graph.node(producer).once;
+                gone[value.index()] = ran[producer.index()] && graph.node(producer).is_repeatable();
             }
         }
     }

@@ -87,7 +87,7 @@ impl<'a> Checkmate<'a> {
     fn m1_frontier(&mut self) {
         for t in 0..self.graph.len() {
             self.milp.fix(self.r[t][t], 1);
-            for i in (0..t).filter(|&i| self.graph.nodes()[i].once) {
+            for i in (0..t).filter(|&i| !self.graph.nodes()[i].is_repeatable()) {
                 self.milp.fix(self.r[t][i], 0);
             }
         }

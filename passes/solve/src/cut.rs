@@ -205,7 +205,7 @@ impl<'a> Cutter<'a> {
         let mut nodes: Vec<NodeId> = Vec::new();
         while let Some(node) = queue.pop() {
             nodes.push(node);
-            for &read in graph.node(node).reads.iter().filter(|_| !graph.node(node).once) {
+            for &read in graph.node(node).reads.iter().filter(|_| graph.node(node).is_repeatable()) {
                 self.enter(read, false, &mut values, &mut queue);
             }
         }
@@ -218,7 +218,9 @@ impl<'a> Cutter<'a> {
             self.value_at[value.id.index()] = position;
             value.producer = self.node_at[graph.value(value.id).producer.index()];
         }
-        for (position, &node) in nodes.iter().enumerate().filter(|(_, node)| !graph.node(**node).once) {
+        for (position, &node) in
+            nodes.iter().enumerate().filter(|(_, node)| graph.node(**node).is_repeatable())
+        {
             for read in &graph.node(node).reads {
                 if let Some(value) = values.get_mut(self.value_at[read.index()]) {
                     value.readers.push(position);
@@ -227,7 +229,7 @@ impl<'a> Cutter<'a> {
         }
         let nodes = nodes.into_iter().map(|id| {
             let node = graph.node(id);
-            CutNode { id, time: node.time.0, state: node.state.0, barred: node.once }
+            CutNode { id, time: node.time.0, state: node.state.0, barred: !node.is_repeatable() }
         });
         Cut { at, nodes: nodes.collect(), values, room }
     }

@@ -217,7 +217,7 @@ impl Memory<'_> {
                     && self.locks[value.index()] == 0
                     && about.bytes.0 > 0
                     && !about.pinned
-                    && !self.graph.node(about.producer).once
+                    && self.graph.node(about.producer).is_repeatable()
             });
             let worst = candidates.min_by(|&a, &b| self.score(a).total_cmp(&self.score(b)))?;
             self.remove(worst);

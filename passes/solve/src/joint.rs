@@ -306,7 +306,8 @@ mod tests {
     /// A step of which every third node runs twice, the second time right after the first, and its limits.
     fn crowded(family: Family, seed: u64) -> (Graph, Plan, (Bytes, Bytes)) {
         let graph = graph(family, 60, seed);
-        let twice = |node: NodeId| 1 + usize::from(node.0.is_multiple_of(3) && !graph.node(node).once);
+        let twice =
+            |node: NodeId| 1 + usize::from(node.0.is_multiple_of(3) && graph.node(node).is_repeatable());
         let sequence: Sequence = graph.node_ids().flat_map(|node| vec![node; twice(node)]).collect();
         let trace = judge(&graph, &sequence).expect("legal");
         let arena = arena::pack_with(&graph, &sequence, &trace, Bytes(64), 0);

@@ -154,7 +154,7 @@ impl<'a> Program<'a> {
             h.insert(value, self.milp.binary(0));
             let producer = self.graph.value(value).producer;
             let node = self.graph.node(producer);
-            if !node.once && !y.contains_key(&producer) {
+            if node.is_repeatable() && !y.contains_key(&producer) {
                 y.insert(producer, self.milp.binary(node.time.0));
                 later.insert(producer, self.milp.binary(0));
                 queue.extend(&node.reads);

@@ -166,7 +166,7 @@ impl<'a> Program<'a> {
                 }
             }
             let about = graph.node(producer);
-            if about.once || never[producer.index()] || cut.again.contains_key(&producer) {
+            if !about.is_repeatable() || never[producer.index()] || cut.again.contains_key(&producer) {
                 continue;
             }
             cut.again.insert(producer, self.milp.binary(about.time.0));

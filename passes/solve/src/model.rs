@@ -107,7 +107,7 @@ impl Model {
             time: graph.nodes().iter().map(|node| node.time.0).collect(),
             workspace: column(|node| node.workspace.0),
             state: column(|node| node.state.0),
-            once: graph.nodes().iter().map(|node| node.once).collect(),
+            once: graph.nodes().iter().map(|node| !node.is_repeatable()).collect(),
             reads: Rows::new(&reads),
             writes: Rows::new(&writes),
             over,

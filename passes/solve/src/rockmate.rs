@@ -102,7 +102,7 @@ fn block_cut(graph: &Graph, block: &Block, everything: &[ValueId]) -> (Cut, Vec<
         let about = graph.value(value);
         let later = |reader: &rk_plan::NodeId| (block.forward.end..split).contains(&reader.index());
         let shared = graph.readers(value).iter().any(later);
-        Some(value) == block.output || shared || about.pinned || graph.node(about.producer).once
+        Some(value) == block.output || shared || about.pinned || !graph.node(about.producer).is_repeatable()
     };
     let mut always = Vec::new();
     let mut values = Vec::new();
@@ -127,7 +127,7 @@ fn block_cut(graph: &Graph, block: &Block, everything: &[ValueId]) -> (Cut, Vec<
     }
     let nodes = nodes.into_iter().map(|id| {
         let node = graph.node(id);
-        CutNode { id, time: node.time.0, state: 0, barred: node.once }
+        CutNode { id, time: node.time.0, state: 0, barred: !node.is_repeatable() }
     });
     (
         Cut {

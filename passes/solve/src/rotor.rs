@@ -142,7 +142,7 @@ pub fn keep_everything(graph: &Graph, block: &Block) -> Vec<ValueId> {
     let read = |value: &ValueId| {
         let about = graph.value(*value);
         let late = graph.readers(*value).last().is_some_and(|reader| reader.index() >= block.forward.end);
-        about.pinned || graph.node(about.producer).once || late
+        about.pinned || !graph.node(about.producer).is_repeatable() || late
     };
     values.filter(read).collect()
 }

@@ -59,7 +59,7 @@ impl<'a> Player<'a> {
         for node in ids(block.forward.clone()) {
             let about = self.graph.node(node);
             for value in about.writes.iter().filter(|value| !kept.contains(value)) {
-                self.here[value.index()] = about.once || self.graph.value(*value).pinned;
+                self.here[value.index()] = !about.is_repeatable() || self.graph.value(*value).pinned;
             }
         }
     }
@@ -67,7 +67,7 @@ impl<'a> Player<'a> {
     pub(super) fn forget(&mut self, node: usize) {
         let about = &self.graph.nodes()[node];
         for &value in &about.writes {
-            self.here[value.index()] = about.once || self.graph.value(value).pinned;
+            self.here[value.index()] = !about.is_repeatable() || self.graph.value(value).pinned;
         }
     }
 }

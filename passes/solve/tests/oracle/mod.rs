@@ -64,7 +64,12 @@ pub fn optimum_in(graph: &Graph, budget: Bytes, split: Option<usize>) -> Option<
                 let next = ran.trailing_ones() as usize;
                 if again { id.index() >= split } else { id.index() != next }
             });
-            if reads & !alive != 0 || (node.once && (again || !effects_done)) || state_lost || out_of_order {
+            if reads & !alive != 0
+                || (node.once && (again || !effects_done))
+                || (node.lent && again)
+                || state_lost
+                || out_of_order
+            {
                 continue;
             }
             let then = time + node.time.0;
@@ -93,6 +98,8 @@ pub fn random_graph(rng: &mut ChaCha8Rng, most: usize) -> Graph {
     let mut builder = GraphBuilder::new("random");
     let mut made: Vec<(ValueId, u64)> = Vec::new();
     let half = n / 2;
+    let hands_over = training && !plain && rng.random_bool(0.5);
+    let mut on_loan: Vec<ValueId> = Vec::new();
     for position in 0..n {
         let mut reads: Vec<ValueId> = Vec::new();
         if training && position >= half {
@@ -123,6 +130,10 @@ pub fn random_graph(rng: &mut ChaCha8Rng, most: usize) -> Graph {
                 outputs[0].bytes = Bytes(made[target.index()].1);
             }
         }
+        // What reads something on loan comes before the hand-over, and the data says so.
+        let here = hands_over && position == half;
+        let lent = hands_over && position < half && rng.random_bool(0.2);
+        reads.extend(on_loan.drain(..if here { on_loan.len() } else { 0 }));
         let node = builder
             .add(NodeSpec {
                 name: format!("n{position}"),
@@ -133,9 +144,12 @@ pub fn random_graph(rng: &mut ChaCha8Rng, most: usize) -> Graph {
                 outputs: outputs.clone(),
                 overwrites,
                 state: Bytes(if !plain && rng.random_bool(0.1) { rng.random_range(1..=3) } else { 0 }),
-                once: !plain && rng.random_bool(0.08),
+                once: here || !lent && !plain && rng.random_bool(0.08),
+                lent,
+                hands_over: here,
             })
             .expect("reads are earlier");
+        on_loan.extend(builder.output(node, 0).filter(|_| lent));
         for (index, output) in outputs.iter().enumerate() {
             made.push((builder.output(node, index).expect("made"), output.bytes.0));
         }
