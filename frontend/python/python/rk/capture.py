@@ -81,5 +81,5 @@ def _call_off(
 ) -> Any:
     from rk import normalize
 
-    normalize.normalize(gm.graph)
+    normalize.normalize(gm.graph, num_fwd_outputs)
     raise _CalledOff(Step(gm, num_fwd_outputs, static_lifetime_input_indices or ()))

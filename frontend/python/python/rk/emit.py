@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk import joint, random_state, spelling
+from rk import joint, loans, random_state, spelling
 from rk.step import Step
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
@@ -47,6 +47,8 @@ class Emitter:
         for node in step.placeholders:
             if not joint.is_backward_only(node):
                 self._input(node)
+        self.unread = self._unread_copies([step.lines[line - 1] for line, _ in runs])
+        """The copies of arguments that only forward reads: it reads the arguments themselves."""
         again = {line for line, second in runs if second}
         for line, second in runs:
             node = step.lines[line - 1]
@@ -88,7 +90,19 @@ class Emitter:
             if joint.is_backward_only(node):
                 self._input(node)
 
+    def _unread_copies(self, order: Sequence[fx.Node | None]) -> set[fx.Node]:
+        updated = {self.step.placeholders[index] for index in self.step.updated()}
+        copies = [node for node in order if node is not None and node.meta.get(loans.COPY)]
+        copies = [node for node in copies if node.args[0] not in updated]
+        late = order[order.index(None) :] if None in order else ()
+        shown = (joint.tensor_of(source) for node in late if node for source in node.all_input_nodes)
+        read = {joint.storage_of(one) for one in shown if one is not None}
+        return {node for node in copies if joint.storage_of(joint.tensor_of(node)) not in read}
+
     def _run(self, node: fx.Node, second: bool, runs_again: bool) -> None:
+        if node in self.unread:
+            self.now[node] = self.now[node.args[0]]
+            return
         target, args = node.target, node.args
         if second and target is BATCH_NORM:
             args = (*args[:3], None, None, *args[5:])

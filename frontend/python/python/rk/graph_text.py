@@ -106,8 +106,9 @@ class Text:
                 self._node(node)
 
     def _argument(self, node: fx.Node, role: str, name: str, tensor: torch.Tensor | None) -> None:
-        trained = ", rk.trainable" if role == "parameter" else ""
-        attributes = f'{{rk.role = "{role}", rk.name = {spelling.quoted(name)}{trained}}}'
+        marks = ", rk.trainable" if role == "parameter" else ""
+        marks += ", rk.lent" if self.step.is_lent(node) else ""
+        attributes = f'{{rk.role = "{role}", rk.name = {spelling.quoted(name)}{marks}}}'
         self._define(node, f"%{node.name}", spelling.type_of(tensor, owner=True))
         self.arguments.append(f"%{node.name}: {self._types[node]} {attributes}")
 
@@ -205,14 +206,16 @@ class Text:
         """The module, with the costs that are known by signature, measured on ``kernels``."""
         values, types = [], []
 
-        def give_back(node: Any, role: str, name: str) -> None:
+        def give_back(node: Any, role: str, name: str, lent: bool = False) -> None:
             role = "gradient" if self.leaves else role
             if isinstance(node, fx.Node) and node in self._names:
+                marks = f'rk.role = "{role}", rk.name = {spelling.quoted(name)}{", rk.lent" if lent else ""}'
                 values.append(self._names[node])
-                types.append(f'{self._types[node]} {{rk.role = "{role}", rk.name = {spelling.quoted(name)}}}')
+                types.append(f"{self._types[node]} {{{marks}}}")
 
+        lent = self.step.loans.outputs if self.step.tangents else ()
         for index, node in enumerate(self.step.outputs):
-            give_back(node, "output", str(index))
+            give_back(node, "output", str(index), index in lent)
         for node in self.step.tangents:
             give_back(node, "output", str(node.target))
         for index, node in enumerate(self.step.gradients):

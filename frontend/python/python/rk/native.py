@@ -2,9 +2,9 @@
 
 AOTAutograd gets two graphs of one call each, as from :mod:`rk.program`; behind both calls stands one step
 (:mod:`rk._rk_runtime`), which keeps its values in its arena from forward to backward. What forward saves for
-backward is a *ticket*, a number that says which run is meant, and the inputs that backward will read, so that
-PyTorch notices when somebody changes them in between. A ticket that goes without a backward pass gives its
-arena free.
+backward is a *ticket*, a number that says which run is meant, and the inputs and outputs that backward will
+read, so that PyTorch notices when somebody changes them in between. What may change unnoticed (law S9) is
+handed on behind the ticket. A ticket that goes without a backward pass gives its arena free.
 
 Outputs and gradients are allocated by PyTorch's allocator when they are made: they are the caller's.
 """
@@ -23,7 +23,7 @@ from torch import fx
 from torch._C._aoti import alloc_tensors_by_stealing_from_void_ptrs as stolen  # the one for one tensor leaks
 from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
 
-from rk import _rk_runtime, joint
+from rk import _rk_runtime, joint, loans
 from rk.costs import real_tensors
 from rk.errors import CompileError, ExecutionError
 from rk.schedule import Schedule
@@ -75,7 +75,7 @@ class Program:
         self._read_arguments(machine)
         self._read_results(machine)
         self._updated = sorted(step.updated())
-        self.first_activation = len(step.outputs) + len(self.saved)
+        self.first_activation = len(step.outputs) + len(self.saved) + len(self.saved_outputs)
         """Where the ticket is among the results of forward."""
         self.forward, self.backward = _boxed(self._forward), _boxed(self._backward)
 
@@ -98,9 +98,15 @@ class Program:
             if node is not None and node.op == "get_attr":
                 self._constants[node.target] = getattr(self._step.gm, node.target)
         self._sources = [places.get(name, name) for name in machine.arguments]
-        late = (self._sources[argument] for argument in machine.read_late)
-        self.saved = [place for place in late if isinstance(place, int)]
-        """The inputs that backward reads."""
+        sources = (self._sources[argument] for argument in machine.read_late)
+        late = [place for place in sources if isinstance(place, int)]
+        lent = self._step.loans.arguments
+        self.saved = [place for place in late if self.inputs[place] not in lent]
+        """The inputs that backward reads and must find unchanged."""
+        self.unchecked = [place for place in late if self.inputs[place] in lent]
+        """The inputs that backward reads as the caller leaves them."""
+        self.saved_outputs = sorted(self._step.loans.checked_outputs.intersection(self._handed_out))
+        """The outputs that backward reads and must find unchanged."""
 
     def _read_results(self, machine: _rk_runtime.Machine) -> None:
         first = len(self._handed_out) + len(self._step.tangents)
@@ -126,14 +132,17 @@ class Program:
             node = self._step.outputs[place]
             results[place] = args[self._step.places[node]] if node.op == "placeholder" else one
         saved = [args[place] for place in self.saved]
+        saved += [results[place] for place in self.saved_outputs]
+        unchecked = [args[place] for place in self.unchecked]
         args.clear()
-        return [*results, *saved, ticket]
+        return [*results, *saved, ticket, *unchecked]
 
     def _backward(self, args: list[Any]) -> list[Any]:
-        number = args[len(self.saved)].item()
+        place = len(self.saved) + len(self.saved_outputs)
+        number = args[place].item()
         # Before the ticket goes.
         machine = self._busy.pop(number, None)
-        tangents = args[len(self.saved) + 1 :]
+        tangents = args[place + 1 + len(self.unchecked) :]
         args.clear()
         if machine is None:
             raise ExecutionError(
@@ -189,15 +198,20 @@ class Program:
                 outputs[place] = inputs[self._step.places[node]]
             else:
                 outputs[place] = _pick(graph, call, place, node.meta)
-        saved = [inputs[place] for place in self.saved]
-        graph.output((*outputs, *saved, _pick(graph, call, self.first_activation, ticket)))
+        saved = [inputs[place] for place in self.saved] + [outputs[place] for place in self.saved_outputs]
+        unchecked = [inputs[place] for place in self.unchecked]
+        for node in (*saved, *unchecked):
+            node.meta[loans.UNCHECKED] = node in unchecked
+        graph.output((*outputs, *saved, _pick(graph, call, self.first_activation, ticket), *unchecked))
         return fx._lazy_graph_module._make_graph_module({}, graph)
 
     def _outside_backward(self, ticket: dict[str, Any]) -> fx.GraphModule:
         graph = fx.Graph()
         inputs = [_placeholder(graph, self.inputs[place]) for place in self.saved]
+        inputs += [_placeholder(graph, self._step.outputs[place]) for place in self.saved_outputs]
         inputs.append(graph.create_node("placeholder", "rk_ticket", name="rk_ticket"))
         inputs[-1].meta.update(ticket)
+        inputs.extend(_placeholder(graph, self.inputs[place]) for place in self.unchecked)
         inputs.extend(_placeholder(graph, node) for node in self._step.tangents)
         call = graph.create_node("call_function", _whole("backward", self.backward), tuple(inputs))
         outputs: list[Any] = list(self._step.gradients)
@@ -214,7 +228,8 @@ def _tensors(handles: list[Any]) -> list[torch.Tensor | None]:
 
 
 def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    made = graph.create_node("placeholder", node.target, name=node.name)
+    target = node.target if node.op == "placeholder" else node.name
+    made = graph.create_node("placeholder", target, name=node.name)
     made.meta.update(node.meta)
     return made
 

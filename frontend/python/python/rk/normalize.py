@@ -11,6 +11,7 @@ changes.
   still run again.
 * A forward value that overwrites an argument must not change what the backward pass reads: a reader of the
   old value gets a copy.
+* What the caller may change before the backward pass is copied where that is cheap (:mod:`rk.loans`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk import spelling
+from rk import loans, spelling
 from rk.joint import is_backward, is_backward_only, is_getitem, results_of, storage_of, tensor_of
 
 aten = torch.ops.aten
@@ -44,25 +45,40 @@ FILL = {
 }
 
 
-def normalize(graph: fx.Graph) -> None:
-    """Rewrites the graph in place."""
-    _complete_tags(graph)
+def normalize(graph: fx.Graph, num_fwd_outputs: int) -> None:
+    """Rewrites the graph in place; so many of its results are those of the forward pass."""
+    _complete_tags(graph, num_fwd_outputs)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in LIKE:
             _without_shape_operand(graph, node)
     _once(graph)
     _running_statistics(graph)
     _keep_old_values(graph)
+    loans.settle_marks(graph)
+    results = graph.output_node().args[0]
+    lent = loans.Loans(graph, results[:num_fwd_outputs], results[num_fwd_outputs:])
+    loans.copy_small(graph, lent)
 
 
-def _complete_tags(graph: fx.Graph) -> None:
-    """Marks what follows from a tangent as backward: passes of PyTorch make nodes without saying so."""
+def _complete_tags(graph: fx.Graph, num_fwd_outputs: int) -> None:
+    """Marks as backward what follows from a tangent, and what of the unmarked only the backward pass reads:
+    passes of PyTorch, and the backward of a custom function, make nodes without saying so.
+    """
     late: set[fx.Node] = set()
     for node in graph.nodes:
         if is_backward_only(node) or is_backward(node) or not late.isdisjoint(node.all_input_nodes):
             late.add(node)
             if node.op == "call_function" and not is_backward(node):
                 node.meta["partitioner_tag"] = "is_backward"
+    early = {node for node in graph.output_node().args[0][:num_fwd_outputs] if isinstance(node, fx.Node)}
+    for node in reversed(graph.nodes):
+        if node.op != "call_function" or "partitioner_tag" in node.meta or node in early:
+            continue
+        about = spelling.operator(node.target)
+        if about.is_random or about.is_effect or spelling.written(node):
+            continue
+        if all(user.op == "output" or is_backward(user) for user in node.users):
+            node.meta["partitioner_tag"] = "is_backward"
 
 
 def _once(graph: fx.Graph) -> None:
@@ -193,6 +209,5 @@ def _read_a_copy(graph: fx.Graph, target: fx.Node, copy: fx.Node, views: list[fx
     old.meta = {"val": tensor_of(target).clone(), "partitioner_tag": "is_forward"}
     target.replace_all_uses_with(old, lambda user: user not in (copy, old))
     for view in views:
-        # Its fake tensor must share the storage of the copy now.
         args, kwargs = map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
         view.meta = {**view.meta, "val": view.target(*args, **kwargs)}

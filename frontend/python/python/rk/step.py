@@ -21,7 +21,7 @@ from torch import fx
 from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
-from rk import joint, spelling
+from rk import joint, loans, spelling
 
 
 class Step:
@@ -60,6 +60,15 @@ class Step:
         # What AOTAutograd appends (updates of arguments) belongs to the forward pass.
         late = [node for node in nodes if joint.is_backward(node)]
         return [*(node for node in nodes if not joint.is_backward(node)), None, *late]
+
+    @functools.cached_property
+    def loans(self) -> loans.Loans:
+        """What the caller may change between forward and backward; nothing, where there is no backward."""
+        return loans.Loans(self.gm.graph, self.outputs, self.gradients)
+
+    def is_lent(self, placeholder: fx.Node) -> bool:
+        """Whether nothing may read the argument after the hand-over but what backward itself reads."""
+        return self.boundary is not None and placeholder in self.loans.arguments
 
     def is_trained(self, placeholder: fx.Node) -> bool:
         """Whether the input has a gradient."""
@@ -132,7 +141,7 @@ class Step:
         storages: dict[int, int] = {}
         digest = hashlib.sha256(f"{len(self.outputs)} {self.replays}".encode())
         for node in self.gm.graph.nodes:
-            target, about = node.target, [node.name, node.args]
+            target, about = node.target, [node.name, node.args, node.meta.get(loans.UNCHECKED, False)]
             if node.op == "call_function":
                 name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
                 about += [name, node.kwargs, node.meta.get("partitioner_tag"), node.meta.get("recompute")]

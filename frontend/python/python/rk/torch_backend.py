@@ -174,7 +174,7 @@ class Compiled:
         **_: Any,
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
-        normalize.normalize(gm.graph)
+        normalize.normalize(gm.graph, num_fwd_outputs)
         replays = self.options.codegen != "inductor"
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
