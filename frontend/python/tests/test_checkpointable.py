@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
+from loaned_models import CHANGES
 from torch import nn
 from training import equal
 
@@ -175,3 +178,58 @@ def test_networks_as_sequences(name):
 def test_networks_that_are_not_there():
     with pytest.raises(AttributeError, match="there are torchvision's"):
         _ = rk.models.transformer
+
+
+class Shift(nn.Module):
+    """Subtracts a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.linspace(-1, 1, 64))
+
+    def forward(self, x):
+        return torch.tanh(x - self.center)
+
+
+def changed(run, model, find, change):
+    """The gradients of a step in whose middle something is changed, or the error by its first words."""
+    data = SAMPLE.clone()
+    result = run(data)
+    for one in find(model, data):
+        change(one)
+    try:
+        result.square().mean().backward()
+    except RuntimeError as error:
+        return str(error)[:40]
+    return [one.grad for one in model.parameters()]
+
+
+LOANS = {
+    "biases": lambda model, _: [one for name, one in model.named_parameters() if name.endswith("bias")],
+    "buffers": lambda model, _: list(model.buffers()),
+    "weights": lambda model, _: [model[3].weight],
+    "sample": lambda _, data: [data],
+}
+
+
+@pytest.mark.parametrize("what", LOANS)
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "first", [lambda: nn.Linear(64, 64), nn.Flatten, nn.Tanh], ids=["linear", "view", "tanh"]
+)
+def test_what_the_caller_changes_before_backward(first, change, what):
+    read = what == "weights" or what == "sample" and first is not nn.Tanh
+    if change != "in place" and read:
+        pytest.skip("backward reads it itself, and nobody promises what comes of it")
+    torch.manual_seed(0)
+    blocks = [layer for _ in range(4) for layer in (nn.Linear(64, 64), Shift())]
+    model = nn.Sequential(first(), *blocks)
+    twin = copy.deepcopy(model)
+    run = rk.Checkpointable(model, SAMPLE)
+    with pytest.raises(rk.BudgetError) as refused:
+        run.compute_sequence(1)
+    run.compute_sequence(refused.value.smallest_bytes)
+    assert len(run.sequence) > 2 * len(model) + 1, "something runs again"
+    expected = changed(twin, twin, LOANS[what], CHANGES[change])
+    found = changed(run, model, LOANS[what], CHANGES[change])
+    assert expected == found if read else equal(expected, found)

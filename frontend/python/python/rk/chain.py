@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from rk import _rk, measure
-from rk.stage_state import StageState, detached, kept_still
+from rk.stage_state import StageState, detached, kept_still, named, read_by_backward, storages_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,9 @@ class StageCost:
     forward_workspace: int
     backward_workspace: int
     state: int
-    """Of generators and updated buffers, kept when the stage runs again."""
+    """Of generators, updated buffers, and what the caller may change, kept when the stage runs again."""
+    checked: frozenset[str] = frozenset()
+    """Parameters, buffers and inputs that backward reads: autograd notices when they change before it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,15 +104,17 @@ def measured(names: Sequence[str], modules: list[nn.Module], sample: Any) -> lis
             if _overwrites(module, value):
                 module = modules[at] = OnCopy(module)
             needs = needs or any(one.requires_grad for one in module.parameters())
-            cost, value = _measure(name, module, value, needs, device)
+            theirs = None if storages_of(value).isdisjoint(storages_of(sample)) else value
+            cost, value = _measure(name, module, value, needs, device, theirs)
             costs.append(cost)
     return costs
 
 
 def _measure(
-    name: str, module: nn.Module, value: Any, needs: bool, device: torch.device
+    name: str, module: nn.Module, value: Any, needs: bool, device: torch.device, theirs: Any
 ) -> tuple[StageCost, Any]:
-    state = StageState(module, device, random=True)
+    checked = _checked(module, detached(value, needs))
+    state = StageState(module, device, True, checked, theirs)
 
     def forward(graph: bool) -> tuple[Any, Any]:
         given = detached(value, needs)
@@ -143,8 +147,15 @@ def _measure(
         forward_workspace=max(light.peak - output, full.peak - max(full.left, output), 0),
         backward_workspace=max(back.peak - bytes_of(value), 0),
         state=state.bytes,
+        checked=checked,
     )
     return cost, detached(result, False)
+
+
+def _checked(module: nn.Module, given: Any) -> frozenset[str]:
+    saved = read_by_backward(module(given))
+    tensors = named(module, given)
+    return frozenset(name for name, one in tensors.items() if storages_of(one) <= saved)
 
 
 def _overwrites(module: nn.Module, value: Any) -> bool:

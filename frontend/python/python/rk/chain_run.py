@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from rk.chain import Operation
-from rk.stage_state import StageState, detached
+from rk.stage_state import StageState, detached, storages_of
 
 
 class Held:
@@ -28,8 +28,12 @@ class Held:
         sample: Any,
         needs: bool,
         random: bool,
+        checked: Sequence[frozenset[str]],
     ) -> None:
-        """``needs`` says whether the sample wants a gradient, ``random`` whether generators count."""
+        """``needs`` says whether the sample wants a gradient, ``random`` whether generators count,
+        ``checked`` what each stage's backward reads.
+        """
+        self.checked, self.theirs = checked, storages_of(sample)
         self.modules = modules
         self.random = random
         runs = Counter(one.index for one in sequence if one.kind in ("Fn", "CF", "Fe"))
@@ -51,9 +55,9 @@ class Held:
         graph = operation.kind == "Fe"
         known = self.states.get(index)
         value = self.values[index]
-        given = detached(value, self.needs[index] and graph)
         if known is None:
-            state = StageState(module, _device(value, module), self.random) if index in self.again else None
+            given = detached(value, self.needs[index] and graph)
+            state = self._state(index, value) if index in self.again else None
             with torch.set_grad_enabled(graph):
                 result = module(given)
             if state is not None:
@@ -61,12 +65,20 @@ class Held:
                 self.states[index] = state
         else:
             with known.again(), torch.set_grad_enabled(graph):
+                # An input of the caller's is what it was, for as long as this lasts.
+                given = detached(value, self.needs[index] and graph)
                 result = module(given)
         if graph:
             self.graphs[index] = (given, result)
         if operation.kind == "Fn":
             del self.values[index]
         self.values[index + 1] = detached(result, False)
+
+    def _state(self, index: int, value: Any) -> StageState:
+        module = self.modules[index]
+        # All but the sample, and what a stage gives back of it, is nobody else's.
+        theirs = None if self.theirs.isdisjoint(storages_of(value)) else value
+        return StageState(module, _device(value, module), self.random, self.checked[index], theirs)
 
     def backward(self, index: int, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """From the gradients of a stage's results to those of its inputs; parameters get theirs, too."""
@@ -126,11 +138,19 @@ class ChainFunction(torch.autograd.Function):
 
 
 @torch.compiler.disable
-def run(modules: Sequence[nn.Module], sequence: Sequence[Operation], sample: Any, random: bool) -> Any:
+def run(
+    modules: Sequence[nn.Module],
+    sequence: Sequence[Operation],
+    sample: Any,
+    random: bool,
+    checked: Sequence[frozenset[str]] | None = None,
+) -> Any:
     """The result of a chain, whose backward follows the sequence."""
     leaves = pytree.tree_leaves(sample)
     needs = any(_is_tensor(one) and one.requires_grad for one in leaves)
-    held = Held(modules, sequence, detached(sample, False), needs, random)
+    held = Held(
+        modules, sequence, detached(sample, False), needs, random, checked or [frozenset()] * len(modules)
+    )
     anchor = torch.empty(0, requires_grad=held.needs[-1])
     outputs = ChainFunction.apply(anchor, held, sequence, *leaves)
     return pytree.tree_unflatten(list(outputs), held.structure)

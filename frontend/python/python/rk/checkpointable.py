@@ -113,7 +113,8 @@ class Checkpointable(nn.Module):
             return self.model(input)
         if self.sequence is None:
             raise OptionError(NO_SEQUENCE)
-        return chain_run.run(self._run, self.sequence, input, self.preserve_rng_state)
+        checked = [one.checked for one in self.costs]
+        return chain_run.run(self._run, self.sequence, input, self.preserve_rng_state, checked)
 
     def get_expected_memory(self) -> int:
         """Peak bytes of the sequence."""

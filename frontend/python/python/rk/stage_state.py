@@ -1,13 +1,15 @@
 """What a stage of a chain depends on besides its input, so that a second run repeats the first.
 
-Generators, the mode of autocast, and the buffers that a run updates: a second run finds all of them as the
-first one did, and leaves them as it found them.
+Generators, the mode of autocast, the buffers that a run updates, and what the caller may change between
+forward and backward unnoticed by autograd (law S9): a second run finds all of them as the first one did, and
+leaves them as it found them. What backward reads itself must not change: that is an error, as in eager
+PyTorch.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,11 +33,25 @@ def detached(value: Any, requires_grad: bool) -> Any:
 class StageState:
     """The surroundings of a first run, kept for the next ones."""
 
-    def __init__(self, module: nn.Module, device: torch.device, random: bool) -> None:
-        """Notes what is there now; ``random`` says whether generators count."""
+    def __init__(
+        self,
+        module: nn.Module,
+        device: torch.device,
+        random: bool,
+        checked: Container[str] = (),
+        given: Any = None,
+    ) -> None:
+        """Notes what is there now; ``random`` says whether generators count, ``checked`` what of the module
+        and of ``given``, an input of the caller's, the stage's backward reads.
+        """
         self._device = device
         self._generators = _generators(device) if random else None
         self._buffers = [(one, one.detach().clone()) for one in module.buffers()]
+        tensors = named(module, given)
+        self._checked = [(name, one, one._version) for name, one in tensors.items() if name in checked]
+        lent = [one for name, one in tensors.items() if name not in checked]
+        known = {id(one): old for one, old in self._buffers}
+        self._lent = [(one, known.get(id(one), one.detach().clone())) for one in lent]
         kinds = {"cpu", device.type}
         self._autocast = [
             (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds
@@ -43,18 +59,28 @@ class StageState:
         self._cache = torch.is_autocast_cache_enabled()
 
     def first_run_done(self) -> None:
-        """Forgets the buffers that the first run left alone."""
+        """Tells the buffers that the first run has updated from those that it left alone."""
         self._buffers = [(one, old) for one, old in self._buffers if not torch.equal(one, old)]
+        updated = {id(one) for one, _ in self._buffers}
+        self._lent = [(one, old) for one, old in self._lent if id(one) not in updated]
+        checked = [(name, one) for name, one, _ in self._checked if id(one) not in updated]
+        self._checked = [(name, one, one._version) for name, one in checked]
 
     @property
     def bytes(self) -> int:
         """What is kept."""
-        kept = [old for _, old in self._buffers] + (self._generators or [])
+        kept = [old for _, old in (*self._buffers, *self._lent)] + (self._generators or [])
         return sum(one.nbytes for one in kept)
 
     @contextlib.contextmanager
     def again(self) -> Iterator[None]:
         """Everything as before the first run, while this lasts."""
+        for name, one, version in self._checked:
+            if one._version != version:
+                raise RuntimeError(
+                    f"one of the variables needed for gradient computation has been modified by an inplace "
+                    f"operation: {name}, which a stage reads again in its second run"
+                )
         buffers = [one for one, _ in self._buffers]
         now = [one.detach().clone() for one in buffers]
         generators = _generators(self._device) if self._generators is not None else None
@@ -65,12 +91,46 @@ class StageState:
             _put(buffers, [old for _, old in self._buffers])
             if self._generators is not None:
                 _set_generators(self._device, self._generators)
+            now_lent = [one.data for one, _ in self._lent]
+            for one, old in self._lent:
+                one.data = old
             try:
                 yield
             finally:
+                for (one, _), other in zip(self._lent, now_lent, strict=True):
+                    one.data = other
                 _put(buffers, now)
                 if generators is not None:
                     _set_generators(self._device, generators)
+
+
+def named(module: nn.Module, given: Any = None) -> dict[str, torch.Tensor]:
+    """The parameters and buffers of a module by name, and the tensors of what is given to it."""
+    leaves = enumerate(pytree.tree_leaves(given))
+    inputs = {f"input {place}": one for place, one in leaves if isinstance(one, torch.Tensor)}
+    return {**dict(module.named_parameters()), **dict(module.named_buffers()), **inputs}
+
+
+def storages_of(value: Any) -> set[int]:
+    """The storages of a value."""
+    leaves = pytree.tree_leaves(value)
+    return {one.untyped_storage()._cdata for one in leaves if isinstance(one, torch.Tensor)}
+
+
+def read_by_backward(result: Any) -> set[int]:
+    """The storages that the graph behind a result has saved."""
+    leaves = pytree.tree_leaves(result)
+    functions = [one.grad_fn for one in leaves if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+    seen, storages = set(functions), set[int]()
+    while functions:
+        function = functions.pop()
+        saved = list(getattr(function, "saved_tensors", ()))
+        saved += [getattr(function, name) for name in dir(function) if name.startswith("_saved_")]
+        storages |= storages_of(saved)
+        before = {source for source, _ in function.next_functions if source is not None} - seen
+        seen |= before
+        functions += before
+    return storages
 
 
 @contextlib.contextmanager
