@@ -1,9 +1,10 @@
 """A schedule as two graphs of PyTorch, forward and backward, that run it exactly.
 
 A recomputation is the node written a second time. Views are written where they are first read, once per run
-of what they show, and are handed from forward to backward like any other value when both read them: so a
-plan costs no operators but those that it runs again. Nothing is freed explicitly: the code that
-``torch.fx`` prints forgets each value after its last reader, which is where the schedule drops it.
+of what they show and per pass. What forward hands to backward is one tensor for each storage, the one that
+owns it, and backward writes the views that it reads again: AOTAutograd and Inductor take two saved tensors
+for two storages, and would overwrite one while the other is still needed. Nothing is freed explicitly: the
+code that ``torch.fx`` prints forgets each value after its last reader, which is where the schedule drops it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from rk.step import Step
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
 DETACH = torch.ops.aten.detach.default
+UNCHECKED = "saved_tensor_with_no_vc_check"
+"""AOTAutograd's mark for what a user keeps on ``ctx``: nobody checks that it is the same in backward."""
 
 
 class Emitter:
@@ -37,8 +40,14 @@ class Emitter:
         """Per node of the joint graph, its newest instance."""
         self.views: dict[fx.Node, list[fx.Node]] = {}
         """Per instance, the nodes of the joint graph that were written as views of it."""
+        self.aliases: set[fx.Node] = set()
+        """The instances that were written as views."""
         self.carried: dict[fx.Node, fx.Node] = {}
-        """Per forward instance that backward reads, the input of the backward graph."""
+        """Per forward instance that owns what backward reads, the input of the backward graph."""
+        self.shown: dict[fx.Node, fx.Node] = {}
+        """Per view in forward that backward reads, the same view in backward."""
+        self.unchecked = 0
+        """How many of the carried, the last ones, may be changed by the caller unnoticed."""
         self.states: dict[fx.Node, fx.Node] = {}
         """Per random node that runs again, the generator state of its first run."""
         self.origins: dict[fx.Node, fx.Node] = {}
@@ -134,6 +143,8 @@ class Emitter:
                 self.now[user] = self._copy(user, "call_function", user.target, (made, *user.args[1:]), {})
                 # Of a view with several results (split, unbind) they are forgotten with it.
                 self.views.setdefault(made, []).append(user)
+                if made in self.aliases:
+                    self.aliases.add(self.now[user])
 
     def _forget_views(self, node: fx.Node) -> None:
         for view in self.views.pop(self.now.get(node), ()):
@@ -165,6 +176,8 @@ class Emitter:
             for shown in node.all_input_nodes:
                 base = self._base(shown)
                 self.views.setdefault(base, []).append(node)
+            if _is_view(made):
+                self.aliases.add(made)
         self.now[node] = made
         self._pick_results(node, made)
         return made
@@ -181,6 +194,8 @@ class Emitter:
             return instance
         if instance.op == "get_attr":
             return self._copy(instance, "get_attr", instance.target, (), {})
+        if instance in self.aliases:
+            return self._shown_again(instance)
         carried = self.carried.get(instance)
         if carried is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes))):
@@ -189,6 +204,15 @@ class Emitter:
                 self.state_instances.add(carried)
             self.carried[instance] = carried
         return carried
+
+    def _shown_again(self, view: fx.Node) -> fx.Node:
+        """A view of forward, written in backward of what owns the storage."""
+        made = self.shown.get(view)
+        if made is None:
+            args, kwargs = map_arg(view.args, self._here), map_arg(view.kwargs, self._here)
+            made = self.shown[view] = self._copy(view, view.op, view.target, args, kwargs)
+            self.aliases.add(made)
+        return made
 
     def _finish(self) -> None:
         if self.backward is None:
@@ -209,13 +233,19 @@ class Emitter:
         """Inputs of the backward graph in the order of the forward's outputs; those without version check
         come last.
         """
-        self.carried = dict(
-            sorted(
-                self.carried.items(), key=lambda pair: bool(pair[0].meta.get("saved_tensor_with_no_vc_check"))
-            )
-        )
+        unchecked = {one for one, carried in self.carried.items() if not self._is_checked(carried)}
+        self.carried = dict(sorted(self.carried.items(), key=lambda pair: pair[0] in unchecked))
+        self.unchecked = len(unchecked)
+        for instance in self.carried:
+            instance.meta[UNCHECKED] = instance in unchecked
         for carried in reversed(self.carried.values()):
             next(iter(self.backward.nodes)).prepend(carried)
+
+    def _is_checked(self, shown: fx.Node) -> bool:
+        """Whether backward reads a value, or a view of it, that autograd would find changed."""
+        if shown.meta.get(UNCHECKED):
+            return False
+        return any(user not in self.aliases or self._is_checked(user) for user in shown.users)
 
 
 def device_of(node: fx.Node) -> torch.device:
@@ -228,6 +258,15 @@ def state_meta(node: fx.Node) -> dict[str, Any]:
     size = random_state.save(device_of(node)).shape
     with next(one for one in joint.results_of(node) if one is not None).fake_mode:
         return {"val": torch.empty(size, dtype=torch.uint8, device="cpu")}
+
+
+def _is_view(instance: fx.Node) -> bool:
+    """Whether all results of a call lie in the storages of its operands."""
+    storages = {
+        joint.storage_of(one) for one in map(joint.tensor_of, instance.all_input_nodes) if one is not None
+    }
+    results = joint.results_of(instance)
+    return all(one is not None and joint.storage_of(one) in storages for one in results)
 
 
 def _erase_unread(graph: fx.Graph) -> None:

@@ -106,8 +106,11 @@ def _once(graph: fx.Graph) -> None:
             continue
         involved = (*results_of(node), *results_of(first), *map(tensor_of, node.all_input_nodes))
         if not any(one is not None and storage_of(one) in unsure for one in involved):
+            views = _views_of(node) if _storages_of(node) != _storages_of(first) else ()
             node.replace_all_uses_with(first)
             graph.erase_node(node)
+            for view in views:
+                _show_again(view)
 
 
 def _without_shape_operand(graph: fx.Graph, node: fx.Node) -> None:
@@ -209,5 +212,28 @@ def _read_a_copy(graph: fx.Graph, target: fx.Node, copy: fx.Node, views: list[fx
     old.meta = {"val": tensor_of(target).clone(), "partitioner_tag": "is_forward"}
     target.replace_all_uses_with(old, lambda user: user not in (copy, old))
     for view in views:
-        args, kwargs = map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
-        view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
+        _show_again(view)
+
+
+def _views_of(value: fx.Node) -> list[fx.Node]:
+    """What shows the storages of a value, each after what it is a view of."""
+    storages = _storages_of(value)
+    found: dict[fx.Node, None] = {}
+    ahead = list(reversed(value.users))
+    while ahead:
+        node = ahead.pop()
+        if not storages.isdisjoint(_storages_of(node)):
+            found.pop(node, None)
+            found[node] = None
+            ahead.extend(reversed(node.users))
+    return list(found)
+
+
+def _storages_of(node: fx.Node) -> set[int]:
+    return {storage_of(one) for one in results_of(node) if one is not None}
+
+
+def _show_again(view: fx.Node) -> None:
+    """Lets a view of what was replaced share the storage of what it shows now."""
+    args, kwargs = map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
+    view.meta = {**view.meta, "val": view.target(*args, **kwargs)}

@@ -92,6 +92,8 @@ class Program:
             else:
                 outputs.append(graph.create_node("call_function", operator.getitem, (call, place)))
                 outputs[-1].meta.update(self._meta(kind, value))
+        for one in outputs[len(outputs) - about["unchecked"] :]:
+            one.meta[emit.UNCHECKED] = True
         graph.output(tuple(outputs))
         return fx._lazy_graph_module._make_graph_module({}, graph)
 
@@ -129,6 +131,7 @@ def written(emitter: emit.Emitter, dump: Dump | None) -> dict[str, Any]:
             "globals": {one: _address(value) for one, value in printed.globals.items() if one in used},
             "inputs": [(node.target, _origin(node, emitter)) for node in inputs],
             "outputs": outputs,
+            "unchecked": emitter.unchecked if name == "forward" else 0,
         }
     return about
 
