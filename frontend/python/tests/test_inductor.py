@@ -101,3 +101,31 @@ def test_without_gradients():
     with torch.no_grad():
         found = torch.compile(model, backend="rk", options={"codegen": "inductor", "budget": "60%"})(x)
         torch.testing.assert_close(found, model(x))
+
+
+class Square(torch.autograd.Function):
+    """Hands out what it saves."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x @ x
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (y,) = ctx.saved_tensors
+        return gradient * y
+
+
+def test_kernels_that_overwrite_are_not_taken_for_a_graph_whose_values_are_the_callers(monkeypatch, tmp_path):
+    """Both graphs have the same backward pass; in the second, what it reads has been handed out."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for function in (lambda x: Square.apply(x) + 1, lambda x: Square.apply(x)):
+        x = torch.randn(64, 64, requires_grad=True)
+        torch._dynamo.reset()
+        run = torch.compile(function, backend="rk", options={"codegen": "inductor", "budget": "100%"})
+        y = run(x)
+        before = y.detach().clone()
+        y.backward(torch.full_like(y, 3.0))
+        assert torch.equal(y.detach(), before)

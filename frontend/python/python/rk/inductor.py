@@ -58,8 +58,12 @@ def compiled(
 ) -> Callable[..., Any]:
     """The graph as Inductor compiles it; ``forward`` and ``backward`` wrap what runs."""
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+    from torch._inductor.utils import get_donated_idxs
 
     def inner(graph: fx.GraphModule, example_inputs: Sequence[Any], **about: Any) -> Any:
+        # Inductor's cache is keyed by what the module holds, and does not know by itself which saved values
+        # may be overwritten: kernels that do would be taken for a graph whose values are the caller's, too.
+        graph.rk_donated = get_donated_idxs() if about.get("is_backward") else None
         code = compile_fx_inner(graph, example_inputs, **about)
         if not about.get("is_inference"):
             wrap = backward if about.get("is_backward") else forward
