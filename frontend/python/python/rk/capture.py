@@ -79,7 +79,8 @@ def _call_off(
     static_lifetime_input_indices: Sequence[int] | None = None,
     **_: Any,
 ) -> Any:
-    from rk import normalize
+    from rk import normalize, unplannable
 
+    unplannable.check(gm.graph)
     normalize.normalize(gm.graph, num_fwd_outputs)
     raise _CalledOff(Step(gm, num_fwd_outputs, static_lifetime_input_indices or ()))

@@ -1,8 +1,7 @@
 """The backend of ``torch.compile``: a thin hook between Dynamo, AOTAutograd and the planner.
 
 PyTorch finds :func:`rk` through the entry point group ``torch_dynamo_backends``; nothing needs to be
-imported. A graph with symbolic sizes is compiled once for every set of sizes that it meets, because a plan
-is a promise for known sizes.
+imported. A graph with symbolic sizes is compiled once for every set of sizes that it meets (:mod:`rk.sizes`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,17 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
-from rk import comparison, emit, nesting, normalize, program, schedule, settings
+from rk import (
+    comparison,
+    emit,
+    nesting,
+    normalize,
+    program,
+    schedule,
+    settings,
+    sizes,
+    unplannable,
+)
 from rk.errors import BudgetError, CompileError, OptionError
 from rk.options import Options
 from rk.schedule import Problem, Schedule
@@ -37,15 +46,11 @@ def rk(
         raise OptionError(f"rk has no modes (mode={mode!r}); say options={{'budget': '2GiB'}}")
     checked = Options.parse(options)
     reason = getattr(gm, "compile_subgraph_reason", None)
-    if any(isinstance(one, torch.SymInt) or _is_symbolic(one) for one in example_inputs):
-        return BySizes(gm, checked, id(options), reason, example_inputs)
+    if sizes.is_symbolic(example_inputs) and sizes.trains(gm, example_inputs):
+        return sizes.BySizes(gm, lambda one: Compiled(one, checked, id(options), reason), example_inputs)
     compiled = Compiled(gm, checked, id(options), reason)
     compiled.compile(example_inputs)
     return compiled
-
-
-def _is_symbolic(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape)
 
 
 @contextlib.contextmanager
@@ -60,32 +65,6 @@ def _no_collections() -> Iterator[None]:
     finally:
         if collected:
             gc.enable()
-
-
-class BySizes:
-    """A graph with symbolic sizes: one compiled graph for each set of sizes."""
-
-    def __init__(
-        self, gm: fx.GraphModule, options: Options, options_id: int, reason: Any, inputs: Sequence[Any]
-    ) -> None:
-        """Compiles nothing yet: the sizes are known when the graph is called."""
-        self.make = lambda: Compiled(gm, options, options_id, reason)
-        self.by_sizes: dict[tuple[Any, ...], Compiled] = {}
-        self.symbolic = [index for index, one in enumerate(inputs) if _is_symbolic(one)]
-        self.numbers = [index for index, one in enumerate(inputs) if not isinstance(one, torch.Tensor)]
-
-    def __call__(self, *args: Any) -> Any:
-        """Runs the graph that was compiled for these sizes."""
-        key = (
-            torch.is_grad_enabled(),
-            *(args[i] for i in self.numbers),
-            *(args[i].shape for i in self.symbolic),
-        )
-        compiled = self.by_sizes.get(key)
-        if compiled is None:
-            compiled = self.by_sizes[key] = self.make()
-            compiled.compile(args)
-        return compiled(*args)
 
 
 class Compiled:
@@ -142,6 +121,8 @@ class Compiled:
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """Lets AOTAutograd trace the graph, and plans it."""
+        if sizes.reads_numbers(self.gm):
+            inputs = sizes.unread(inputs)
         if self.options.codegen == "inductor":
             # It loads slowly.
             from rk import inductor
@@ -174,6 +155,7 @@ class Compiled:
         **_: Any,
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
+        unplannable.check(gm.graph)
         normalize.normalize(gm.graph, num_fwd_outputs)
         replays = self.options.codegen != "inductor"
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)

@@ -1,0 +1,204 @@
+"""Sizes that change, numbers among the inputs, and what no plan can be made of."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from test_bits import equal, train
+from test_hard_places import BUDGET, Chain
+from torch import nn
+from torch._dynamo import compiled_autograd
+
+import rk
+from rk import sizes
+
+NORMS = {
+    "layer": lambda: nn.LayerNorm(16),
+    "batch": lambda: nn.BatchNorm1d(16),
+    "group": lambda: nn.GroupNorm(4, 16),
+    "rms": lambda: nn.RMSNorm(16, eps=1e-6),
+    "dropout": lambda: nn.Dropout(0.3),
+    "leaky": lambda: nn.LeakyReLU(0.2),
+}
+
+
+def both(make, batches, **about):
+    """The results of training with aot_eager and with rk, on these batches in order."""
+    results = []
+    for backend, more in (("aot_eager", {}), ("rk", {"options": BUDGET})):
+        given = iter(batches)
+        compiled = lambda m: torch.compile(m, backend=backend, **more, **about)  # noqa: B023, E731
+        results.append(train(make, lambda: next(given), compiled, len(batches)))  # noqa: B023
+    return results
+
+
+def rows(*counts):
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(count, 16, generator=generator),) for count in counts]
+
+
+class Summed(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x).square().mean()
+
+
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
+def test_numbers_of_layers_under_dynamic_sizes(norm):
+    make = lambda: Summed(nn.Linear(16, 16), norm(), nn.Linear(16, 16), nn.GELU())  # noqa: E731
+    assert equal(*both(make, rows(8, 8, 5, 8), dynamic=True))
+
+
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_number_that_changes_beside_sizes_that_change(dynamic):
+    class Weighted(Chain):
+        def forward(self, x, weight, power):
+            return (super().forward(x) * weight + (x.float() ** power).mean()) * (weight + 1)
+
+    given = ((8, 0.5, 2), (6, 0.25, 2), (8, 0.125, 3), (6, 0.5, 3))
+    batches = [(torch.randn(count, 64), weight, power) for count, weight, power in given]
+    assert equal(*both(Weighted, batches, dynamic=dynamic))
+
+
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+def test_floats_stay_inputs():
+    with torch._dynamo.config.patch(specialize_float=False):
+        make = lambda: Summed(nn.Linear(16, 16), nn.LayerNorm(16), nn.GELU())  # noqa: E731
+        assert equal(*both(make, rows(8, 5, 8)))
+
+
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.parametrize("codegen", ["fx", "rk"])
+def test_a_dimension_that_is_marked(codegen):
+    def batches():
+        for (x,) in rows(8, 5, 8):
+            torch._dynamo.mark_dynamic(x, 0)
+            yield (x,)
+
+    results = []
+    for about in ({"backend": "aot_eager"}, {"backend": "rk", "options": {**BUDGET, "codegen": codegen}}):
+        given = batches()
+        make = lambda: Summed(nn.Linear(16, 16), nn.LayerNorm(16), nn.GELU())  # noqa: E731
+        results.append(train(make, lambda: next(given), lambda m: torch.compile(m, **about), 3))  # noqa: B023
+    assert equal(*results)
+
+
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+def test_strides_that_change():
+    def batches():
+        whole = torch.randn(32, 64, generator=torch.Generator().manual_seed(0))
+        flat = whole.view(128, 16)
+        return [(whole[:8, :16],), (flat[:5],), (flat[:8],), (whole[:8, 16:32],)]
+
+    make = lambda: Summed(nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 16))  # noqa: E731
+    assert equal(*both(make, batches(), dynamic=True))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_compiled_backward_pass(dynamic):
+    gradients = []
+    for about in ({"backend": "aot_eager"}, {"backend": "rk", "options": {"budget": "100%"}}):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.GELU())
+        for count in (8, 5, 8):
+            loss = model(torch.ones(count, 16)).sum()
+            with compiled_autograd._enable(lambda graph: torch.compile(graph, dynamic=dynamic, **about)):  # noqa: B023
+                loss.backward()
+        gradients.append([one.grad for one in model.parameters()])
+    assert equal(*gradients)
+
+
+def test_a_graph_without_backward_is_compiled_once():
+    made = []
+    model, run = Chain(), None
+
+    class Counted(sizes.BySizes):
+        def __init__(self, *args):
+            made.append(self)
+            super().__init__(*args)
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(sizes, "BySizes", Counted)
+        run = torch.compile(model, backend="rk", options=BUDGET, dynamic=True)
+        for count in (2, 3, 4, 5):
+            assert torch.equal(run(torch.ones(count, 64)), model(torch.ones(count, 64)))
+    assert not made and torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
+
+
+def test_sets_of_sizes_are_bounded_and_told():
+    class Made:
+        def __init__(self, _graph):
+            pass
+
+        def compile(self, args):
+            self.of = args[0]
+
+        def __call__(self, *args):
+            return self.of
+
+    by_sizes = sizes.BySizes(torch.fx.symbolic_trace(nn.Identity()), Made, [torch.SymInt])
+    with pytest.warns(UserWarning, match="planned for 16 sets of sizes"):
+        assert [by_sizes(n) for n in range(20)] == list(range(20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [by_sizes(n) for n in range(200)] == list(range(200))
+    assert len(by_sizes.by_sizes) == sizes.MOST
+    assert by_sizes(True) is True and by_sizes(1.0) == 1.0
+
+
+class SparseIndex(nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.table, self.head = make(), nn.Linear(4, 4)
+
+    def forward(self, rows):
+        return self.head(self.table(rows)).sum()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Embedding(10, 4, sparse=True),
+        lambda: nn.EmbeddingBag(10, 4, sparse=True, mode="sum"),
+        lambda: nn.EmbeddingBag(10, 4, sparse=True, mode="mean"),
+    ],
+)
+@pytest.mark.parametrize("codegen", ["fx", "rk"])
+def test_sparse_gradients_are_refused_by_name(make, codegen):
+    model = SparseIndex(make)
+    rows = torch.arange(6).reshape(2, 3)
+    with pytest.raises(Exception, match="(?s)module 'table'.*layout sparse_coo.*sparse=False") as caught:
+        torch.compile(model, backend="rk", options={"budget": "100%", "codegen": codegen})(rows)
+    assert isinstance(caught.value.inner_exception, rk.CompileError)
+    with pytest.raises(rk.CompileError, match="sparse=False"):
+        rk.plan(model, (rows,), "100%")
+
+
+def test_sizes_that_depend_on_data_are_refused_by_name():
+    class Chosen(Chain):
+        def forward(self, x):
+            return super().forward(x[x[:, 0] > 0])
+
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        pytest.raises(Exception, match="(?s)aten.*depends on data.*capture_dynamic") as caught,
+    ):
+        torch.compile(Chosen(), backend="rk", options=BUDGET)(torch.randn(16, 64))
+    assert isinstance(caught.value.inner_exception, rk.CompileError)
+
+
+def test_numbers_that_depend_on_data_are_refused_by_name():
+    class Scaled(Chain):
+        def forward(self, x):
+            return super().forward(nn.functional.leaky_relu(x, x.mean().item()))
+
+    with (
+        torch._dynamo.config.patch(capture_scalar_outputs=True),
+        pytest.raises(Exception, match="(?s)takes the number.*capture_scalar_outputs") as caught,
+    ):
+        torch.compile(Scaled(), backend="rk", options=BUDGET)(torch.randn(16, 64))
+    assert isinstance(caught.value.inner_exception, rk.CompileError)
