@@ -178,6 +178,15 @@ def test_sparse_gradients_are_refused_by_name(make, codegen):
         rk.plan(model, (rows,), "100%")
 
 
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sparse_inputs_are_not_passed_over_in_silence(layout):
+    """Dynamo gives such a frame up."""
+    matrix = torch.eye(6).to_sparse() if layout == "coo" else torch.eye(6).to_sparse_csr()
+    layer = nn.Linear(6, 6)
+    with pytest.raises(rk.CompileError, match="governs nothing.*Addmm"):
+        rk.compile(lambda x: torch.sparse.mm(matrix, layer(x)), budget=1000)(torch.ones(6, 6))
+
+
 def test_sizes_that_depend_on_data_are_refused_by_name():
     class Chosen(Chain):
         def forward(self, x):

@@ -51,10 +51,13 @@ def __getattr__(name: str) -> Any:
 def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False, **options: Any) -> Any:
     """``torch.compile`` with the backend rk; options are checked before anything is compiled.
 
-    Raises OptionError for an unknown option, unit or value.
+    Raises OptionError for an unknown option, unit or value. The first call raises BudgetError when nothing
+    fits, and CompileError when the budget governs nothing because Dynamo gave the model up (option
+    ``on_unplanned``).
     """
     import torch
 
+    from rk import governed
     from rk.options import Options
     from rk.torch_backend import rk
 
@@ -68,4 +71,9 @@ def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False,
             "torch._dynamo.config.allow_rnn = True makes it trace them",
             stacklevel=2,
         )
-    return torch.compile(model, backend=rk, dynamic=dynamic, fullgraph=fullgraph, options=checked.as_dict())
+    compiled = torch.compile(
+        model, backend=rk, dynamic=dynamic, fullgraph=fullgraph, options=checked.as_dict()
+    )
+    if compiled is model:
+        governed.tell(checked, "nothing", "TORCHDYNAMO_DISABLE is set, so that torch.compile does nothing")
+    return compiled

@@ -52,6 +52,10 @@ class Options:
     """Where the text of every stage goes, as ``.mlir`` files."""
     on_infeasible: str = "error"
     """``error``, or ``best``: the smallest budget that was found to be feasible, with a warning."""
+    on_unplanned: str = "auto"
+    """What follows when Dynamo lets PyTorch run something by itself: ``error``, ``warn``, ``ignore``, or
+    ``auto``: an error if nothing of a call is planned, a warning if a part of it is not.
+    """
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Options:
@@ -153,4 +157,5 @@ _CHECKS = {
     "cache_dir": _folder,
     "dump_dir": _folder,
     "on_infeasible": _one_of(("error", "best")),
+    "on_unplanned": _one_of(("auto", "error", "warn", "ignore")),
 }

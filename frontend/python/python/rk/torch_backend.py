@@ -1,7 +1,8 @@
 """The backend of ``torch.compile``: a thin hook between Dynamo, AOTAutograd and the planner.
 
 PyTorch finds :func:`rk` through the entry point group ``torch_dynamo_backends``; nothing needs to be
-imported. A graph with symbolic sizes is compiled once for every set of sizes that it meets (:mod:`rk.sizes`).
+imported. Calls of what is compiled are watched (:mod:`rk.governed`), and a graph with symbolic sizes is
+compiled once for every set of sizes that it meets (:mod:`rk.sizes`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 from rk import (
     comparison,
     emit,
+    governed,
     nesting,
     normalize,
     program,
@@ -96,6 +98,8 @@ class Compiled:
             self._tighten(args)
         if self.graph.stale:
             self.compile(args)
+        if self.schedule is not None:
+            governed.ran()
         return self._run(*args)
 
     def _tighten(self, args: Sequence[Any]) -> None:
@@ -230,3 +234,6 @@ class Compiled:
 
         backward._boxed_call = True
         return backward
+
+
+governed.install(rk)

@@ -6,16 +6,19 @@ kernels, without a plan), and through rk.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 
-from rk import bits, capture, measure, schedule
-from rk.errors import OptionError
+from rk import bits, capture, governed, measure, schedule
+from rk import device as devices
+from rk.errors import CompileError, OptionError, RkError
 from rk.options import Options
 from rk.planning import readable
 from rk.torch_backend import rk
@@ -30,7 +33,8 @@ class Verification:
     """Of the model without any compiler."""
     baseline_peak: int
     """Of the model as traced, without a plan."""
-    planned_peak: int
+    planned_peak: int | None
+    """None if the model is not one graph."""
     measured_peak: int
     eager_seconds: float
     baseline_seconds: float
@@ -39,6 +43,8 @@ class Verification:
     bit_equal: bool
     different: tuple[str, ...]
     """What differs: losses by step, parameters and buffers by name."""
+    unplanned: tuple[str, ...] = ()
+    """What PyTorch ran by itself, in words."""
 
     @property
     def overhead(self) -> float:
@@ -51,24 +57,24 @@ class Verification:
         return self.measured_peak <= self.budget
 
     def __bool__(self) -> bool:
-        """Whether all is as promised: within the budget, and equal to the last bit."""
-        return self.within_budget and self.bit_equal
+        """Whether all is as promised: planned, within the budget, and equal to the last bit."""
+        return self.within_budget and self.bit_equal and not self.unplanned
 
     def __str__(self) -> str:
         """All numbers, for people."""
         equal = "equal to the last bit" if self.bit_equal else f"different: {', '.join(self.different[:5])}"
-        return "\n".join(
-            (
-                f"budget    {readable(self.budget)}",
-                f"peak      {readable(self.measured_peak)} measured, {readable(self.planned_peak)} planned; "
-                f"{readable(self.baseline_peak)} without a plan, {readable(self.eager_peak)} eager",
-                f"time      {self.seconds * 1e3:.1f} ms a step, {self.overhead:+.1f} %; "
-                f"{self.baseline_seconds * 1e3:.1f} ms without a plan, "
-                f"{self.eager_seconds * 1e3:.1f} ms eager",
-                f"{self.steps} steps   {equal}",
-                "as promised" if self else "NOT as promised",
-            )
-        )
+        planned = "several graphs" if self.planned_peak is None else f"{readable(self.planned_peak)} planned"
+        lines = [
+            f"budget    {readable(self.budget)}",
+            f"peak      {readable(self.measured_peak)} measured, {planned}; "
+            f"{readable(self.baseline_peak)} without a plan, {readable(self.eager_peak)} eager",
+            f"time      {self.seconds * 1e3:.1f} ms a step, {self.overhead:+.1f} %; "
+            f"{self.baseline_seconds * 1e3:.1f} ms without a plan, "
+            f"{self.eager_seconds * 1e3:.1f} ms eager",
+            f"{self.steps} steps   {equal}",
+        ]
+        lines += [f"unplanned {one}" for one in self.unplanned]
+        return "\n".join([*lines, "as promised" if self else "NOT as promised"])
 
 
 def verify(
@@ -91,27 +97,26 @@ def verify(
             "rk.verify measures what PyTorch's allocator hands out, and does not see the arena of "
             "codegen='rk'; the option verify=True compares the bits of its first steps"
         )
-    step = capture.step_of(model, sample)
-    device = schedule.device_of(step)
-    plan = schedule.Problem(step, checked, device).plan(schedule.budget_of(step, checked, device), 0)
+    plan = _plan(model, sample, checked)
     states: list[dict[str, torch.Tensor]] = []
     peaks, seconds = [], []
-    for compiler in (
-        lambda one: one,
-        lambda one: torch.compile(one, backend="aot_eager", dynamic=False),
-        lambda one: torch.compile(one, backend=rk, dynamic=False, options=checked.as_dict()),
-    ):
-        twin = copy.deepcopy(model)
-        run = measure.training_step(compiler(twin), sample, loss)
-        states.append(_train(twin, run, steps))
-        peaks.append(measure.peak(run, twin))
-        seconds.append(measure.seconds(run, measure.device_of(twin)))
+    with governed.collected() as unplanned, _own_errors():
+        for compiler in (
+            lambda one: one,
+            lambda one: torch.compile(one, backend="aot_eager", dynamic=False),
+            lambda one: torch.compile(one, backend=rk, dynamic=False, options=checked.as_dict()),
+        ):
+            twin = copy.deepcopy(model)
+            run = measure.training_step(compiler(twin), sample, loss)
+            states.append(_train(twin, run, steps))
+            peaks.append(measure.peak(run, twin))
+            seconds.append(measure.seconds(run, measure.device_of(twin)))
     different = tuple(name for name in states[1] if not bits.equal(states[1][name], states[2][name]))
     return Verification(
-        budget=plan.budget,
+        budget=_bytes(checked.budget, peaks[1], measure.device_of(model)) if plan is None else plan.budget,
         eager_peak=peaks[0],
         baseline_peak=peaks[1],
-        planned_peak=plan.peak,
+        planned_peak=None if plan is None else plan.peak,
         measured_peak=peaks[2],
         eager_seconds=seconds[0],
         baseline_seconds=seconds[1],
@@ -119,7 +124,36 @@ def verify(
         steps=steps,
         bit_equal=not different,
         different=different,
+        unplanned=tuple(dict.fromkeys(unplanned)),
     )
+
+
+def _plan(model: nn.Module, sample: Any, options: Options) -> schedule.Schedule | None:
+    """The plan of the step; None if the model is not one graph, of which a plan could be made."""
+    try:
+        step = capture.step_of(model, sample)
+    except CompileError:
+        return None
+    problem = schedule.Problem(step, options, schedule.device_of(step))
+    return problem.plan(schedule.budget_of(step, options, problem.device), 0)
+
+
+def _bytes(budget: str, peak: int, device: torch.device) -> int:
+    """The budget of a model that has no plan of its own; a share is one of the peak without a plan."""
+    if budget == "auto":
+        return devices.rounded(devices.bytes_left(device))
+    return int(float(budget[:-1]) * peak / 100) if budget.endswith("%") else int(budget)
+
+
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    """An error of rk as it is, without what Dynamo has put around it."""
+    try:
+        yield
+    except BackendCompilerFailed as failed:
+        if isinstance(failed.inner_exception, RkError):
+            raise failed.inner_exception from None
+        raise
 
 
 def _train(model: nn.Module, step: Callable[[], torch.Tensor], steps: int) -> dict[str, torch.Tensor]:
