@@ -30,6 +30,10 @@ class Options:
 
     budget: str = "auto"
     """Bytes as digits, a share such as ``60%``, or ``auto``."""
+    share_of: str = "step"
+    """What a share is one of: ``step``, the peak without recomputation, or ``checkpoints``, the peak when the
+    model's own checkpoints are obeyed.
+    """
     scope: str = "activations"
     """What the budget counts: ``activations``, or ``total`` (with parameters, buffers, inputs and
     gradients).
@@ -149,6 +153,7 @@ def _folder(name: str, value: Any) -> Path | None:
 
 _CHECKS = {
     "budget": parse_budget,
+    "share_of": _one_of(("step", "checkpoints")),
     "scope": _one_of(("activations", "total")),
     "solver": lambda name, value: _one_of(tuple(_rk.solvers()))(name, value),
     "time_limit": _seconds,

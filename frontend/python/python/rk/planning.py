@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rk import _rk, capture, schedule
+from rk import _rk, capture, schedule, shares
 from rk.options import Options
 from rk.step import Step
 
@@ -103,9 +103,8 @@ def plan(model: Any, sample: Any, budget: int | str, **options: Any) -> Plan:
 
 def of_step(step: Step, options: Options) -> Plan:
     """Plans a step that has been read."""
-    device = schedule.device_of(step)
-    budget = schedule.budget_of(step, options, device)
-    answer = schedule.Problem(step, options, device).explained(budget)
+    problem = schedule.Problem(step, options, schedule.device_of(step))
+    answer = problem.explained(shares.budget_of(problem))
     stages = answer["stages"]
     about = json.loads(_rk.translate(stages["scheduled"], "json"))
     memory = json.loads(_rk.memory(stages["scheduled"]))

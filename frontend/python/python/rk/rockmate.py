@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rk import cache, capture, schedule
+from rk import cache, capture, schedule, shares
 from rk.errors import OptionError
 from rk.options import Options
 from rk.torch_backend import rk
@@ -121,7 +121,8 @@ def _problem(model: nn.Module, sample: Any, options: Options) -> tuple[schedule.
     """The step as ``torch.compile`` will plan it, and its budget."""
     step = capture.step_of(model, sample)
     device = schedule.device_of(step)
-    return schedule.Problem(step, options, device), schedule.budget_of(step, options, device)
+    problem = schedule.Problem(step, options, device)
+    return problem, shares.budget_of(problem)
 
 
 CheckpointedModule = Rockmate

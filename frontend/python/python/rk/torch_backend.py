@@ -27,6 +27,7 @@ from rk import (
     program,
     schedule,
     settings,
+    shares,
     sizes,
     unplannable,
 )
@@ -169,8 +170,8 @@ class Compiled:
                 f"codegen='rk' runs on the CPU only, and this graph is on {device}; codegen='fx' runs there"
             )
         self._kernels = settings.Kernels(device)
-        budget = schedule.budget_of(step, self.options, device)
         problem = Problem(step, self.options, device)
+        budget = shares.budget_of(problem)
         try:
             self.schedule = nesting.plan(self.graph, problem, budget)
         except BudgetError as error:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 
-from rk import bits, capture, governed, measure, schedule
+from rk import bits, capture, governed, measure, schedule, shares
 from rk import device as devices
 from rk.errors import CompileError, OptionError, RkError
 from rk.options import Options
@@ -56,6 +56,11 @@ class Verification:
         """Whether the measured peak is within the budget."""
         return self.measured_peak <= self.budget
 
+    @property
+    def above_eager(self) -> int:
+        """Bytes by which the peak exceeds that of the model as the user wrote it, checkpoints included."""
+        return max(self.measured_peak - self.eager_peak, 0)
+
     def __bool__(self) -> bool:
         """Whether all is as promised: planned, within the budget, and equal to the last bit."""
         return self.within_budget and self.bit_equal and not self.unplanned
@@ -73,6 +78,10 @@ class Verification:
             f"{self.eager_seconds * 1e3:.1f} ms eager",
             f"{self.steps} steps   {equal}",
         ]
+        if self.above_eager:
+            lines.append(
+                f"note      the peak is {readable(self.above_eager)} above that of the model as it is"
+            )
         lines += [f"unplanned {one}" for one in self.unplanned]
         return "\n".join([*lines, "as promised" if self else "NOT as promised"])
 
@@ -135,7 +144,7 @@ def _plan(model: nn.Module, sample: Any, options: Options) -> schedule.Schedule 
     except CompileError:
         return None
     problem = schedule.Problem(step, options, schedule.device_of(step))
-    return problem.plan(schedule.budget_of(step, options, problem.device), 0)
+    return problem.plan(shares.budget_of(problem), 0)
 
 
 def _bytes(budget: str, peak: int, device: torch.device) -> int:
