@@ -148,6 +148,15 @@ class Beside(nn.Module):
         return self.last(self.hidden(self.first(x))).square().mean()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit")
+def test_a_scripted_part_is_seen():
+    model = nn.Sequential(torch.jit.script(Block()), Block())
+    with pytest.warns(UserWarning, match="only a part of this call.*(DifferentiableGraph|Addmm)"):
+        rk.compile(model, budget="100%")(sample()).sum().backward()
+    with pytest.raises(rk.CompileError, match="governs nothing"):
+        rk.compile(model[0], budget=1000)(sample())
+
+
 @pytest.mark.filterwarnings("ignore:rk. the model runs as")
 @pytest.mark.parametrize("make", [Beside, lambda: SizesFromData(Block)], ids=["excluded", "given up"])
 def test_a_part_is_planned(make):

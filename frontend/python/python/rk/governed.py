@@ -194,7 +194,8 @@ def _saves(node: Any) -> bool:
 
 @functools.cache
 def _kind_saves(kind: type) -> bool:
-    return any(name.startswith("_raw_saved_") for name in dir(kind))
+    # Functions written in C++, such as a scripted module, do not show what they keep.
+    return kind.__name__ == "CppFunction" or any(name.startswith("_raw_saved_") for name in dir(kind))
 
 
 def _bytes(node: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import threading
 import types
 import weakref
@@ -90,8 +91,7 @@ def excluded(original: Any) -> list[str]:
     """Which parts of a model Dynamo may not look into, in words."""
     names = []
     for module in _modules(original):
-        forward = type(module).forward
-        if getattr(forward, "_torchdynamo_disable", False):
+        if getattr(_forward(module), "_torchdynamo_disable", False):
             names.append(f"{type(module).__qualname__}.forward is excluded by torch.compiler.disable")
     return list(dict.fromkeys(names))
 
@@ -102,9 +102,13 @@ def _modules(original: Any) -> Iterator[nn.Module]:
         yield from owner.modules()
 
 
+def _forward(module: nn.Module) -> Any:
+    # A scripted module makes its own when it is asked for one.
+    return inspect.getattr_static(type(module), "forward", None)
+
+
 def _codes(original: Any) -> Iterator[types.CodeType]:
-    functions = [original, *(type(module).forward for module in _modules(original))]
-    for function in functions:
+    for function in (original, *map(_forward, _modules(original))):
         code = getattr(function, "__code__", None)
         if isinstance(code, types.CodeType):
             yield code
