@@ -1,0 +1,218 @@
+"""Samples through ``torch.compile``: the same graph of Dynamo by aot_eager and in every way of rk.
+
+Dynamo traces once, and each way gets its graph; from there on all is as in ``torch.compile(backend=...)``.
+What a way does is an outcome: *equal*, *refused* (an error of rk's own), *wrong* (other bits), *crash* (any
+other error). What PyTorch itself cannot do, or does differently each time, is told apart from that first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.debugging import aot_eager
+
+import rk
+from campaigns.opinfo.families import Subject
+from campaigns.opinfo.program import Run, around, under_test
+from rk import bits, joint
+from rk.options import Options
+from rk.step import Step
+from rk.torch_backend import Compiled
+
+PLAIN = "aot_eager"
+SMALLEST = {"budget": 1, "on_infeasible": "best", "time_limit": "20ms"}
+WAYS = {"fx": {**SMALLEST, "codegen": "fx"}, "rk": {**SMALLEST, "codegen": "rk"}}
+ATTEMPTS = 3
+"""How often a step without a plan runs again when a planned one differs, to see if it repeats itself."""
+
+
+class Observed(Compiled):
+    """A compiled graph that tells what ran again."""
+
+    again: list[str]
+    """The operators under test that the plan runs again."""
+    once: list[str]
+    """Those that it runs once."""
+
+    def _partition(self, gm: fx.GraphModule, inputs: Any, **about: Any) -> Any:
+        parts = super()._partition(gm, inputs, **about)
+        step = Step(gm, about["num_fwd_outputs"], about.get("static_lifetime_input_indices") or ())
+        lines = {line: second for line, second in sorted(self.schedule.runs)}
+        tested = [
+            (line, node) for line, node in enumerate(step.lines, 1) if node is not None and _is_tested(node)
+        ]
+        self.again = sorted({str(node.target) for line, node in tested if lines.get(line)})
+        self.once = sorted({str(node.target) for line, node in tested if lines.get(line) is False})
+        return parts
+
+
+def _is_tested(node: fx.Node) -> bool:
+    return not joint.is_backward(node) and f"in {under_test.__name__}" in (node.meta.get("stack_trace") or "")
+
+
+class Peers:
+    """A backend that compiles one graph in every way; :attr:`now` says which one runs."""
+
+    def __init__(self, ways: Sequence[str], at: Callable[[str], None]) -> None:
+        """``at`` is told what is about to be done."""
+        self.ways, self.at, self.now = ways, at, PLAIN
+        self.graphs: list[dict[str, Any]] = []
+        self.errors: dict[str, BaseException] = {}
+        self.plans: dict[str, Observed] = {}
+
+    def __call__(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles; only an error of the plain way is raised."""
+        self.at(PLAIN)
+        runs = {PLAIN: aot_eager(gm, list(inputs))}
+        for way in self.ways:
+            self.at(way)
+            try:
+                runs[way] = self.plans[way] = _compiled(gm, inputs, WAYS[way])
+            except Exception as error:  # noqa: BLE001 - to be classified
+                self.errors[way] = error
+        self.graphs.append(runs)
+        return lambda *args: runs[self.now](*args)
+
+
+def _compiled(gm: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> Compiled:
+    if any(isinstance(one, torch.SymInt) for one in inputs):
+        raise NotImplementedError("a graph with symbolic sizes")
+    made = Observed(gm, Options.parse(options), id(options), getattr(gm, "compile_subgraph_reason", None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.compile(inputs)
+    return made
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What became of a sample in one way."""
+
+    kind: str
+    """``equal``, ``refused``, ``wrong``, ``crash``, ``unsteady`` or ``torch``."""
+    reason: str = ""
+    again: list[str] = dataclasses.field(default_factory=list)
+    once: list[str] = dataclasses.field(default_factory=list)
+    kept: bool = True
+    """Whether the plan is within its budget, by the judge."""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    torch._dynamo.reset()
+    settings = torch._dynamo.config.patch(
+        capture_dynamic_output_shape_ops=True,
+        capture_scalar_outputs=True,
+        dont_skip_tracing=True,
+        suppress_errors=False,
+    )
+    with settings, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def outcomes(
+    subjects: Sequence[Subject], ways: Sequence[str], at: Callable[[str], None]
+) -> dict[str, Outcome]:
+    """What becomes of samples, all in one function, in these ways; under ``aot_eager`` whether that one gives
+    eager's bits.
+    """
+    program, run = around(subjects), Run(subjects)
+    at("eager")
+    try:
+        eager = run(program)
+    except Exception as error:  # noqa: BLE001 - to be classified
+        return {PLAIN: Outcome("torch", f"eager: {told(error)}")}
+    with _quiet():
+        peers = Peers(ways, at)
+        compiled = torch.compile(program, backend=peers, fullgraph=True, dynamic=False)
+        try:
+            plain = run(compiled)
+        except Exception as error:  # noqa: BLE001 - to be classified
+            return {PLAIN: Outcome("torch", f"{PLAIN}: {told(error)}")}
+        if not peers.graphs:
+            return {PLAIN: Outcome("torch", "nothing in it for a compiler")}
+        made = {PLAIN: Outcome("equal" if same(eager, plain) else "unlike eager")}
+        for way in ways:
+            at(way)
+            made[way] = _outcome(peers, way, run, compiled, plain)
+        peers.now = PLAIN
+        return made
+
+
+def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any]) -> Outcome:
+    if way in peers.errors:
+        return _failed(peers.errors[way])
+    peers.now = way
+    try:
+        found = run(compiled)
+    except Exception as error:  # noqa: BLE001 - to be classified
+        return _failed(error)
+    plan = peers.plans[way]
+    schedule = plan.schedule
+    about: dict[str, Any] = {}
+    if schedule is not None:
+        about = {"again": plan.again, "once": plan.once, "kept": schedule.peak <= schedule.budget}
+    if same(plain, found):
+        return Outcome("equal", **about)
+    peers.now = PLAIN
+    for size in range(ATTEMPTS):
+        # What reads memory that nobody has written shall find something else there.
+        litter = [torch.full((1 << (size + bit),), float(size)) for bit in range(12)]
+        del litter
+        if not same(plain, run(compiled)):
+            return Outcome("unsteady", "two runs without a plan differ", **about)
+    return Outcome("wrong", difference(plain, found), **about)
+
+
+def _failed(error: BaseException) -> Outcome:
+    inner = getattr(error, "inner_exception", error)
+    if isinstance(inner, rk.RkError):
+        return Outcome("refused", told(inner))
+    return Outcome("crash", f"{told(inner)} @ {_place(inner)}")
+
+
+def same(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether two runs were seen to do the same, to the last bit."""
+    return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _equal(left: torch.Tensor | None, right: torch.Tensor | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return bits.equal(left, right)
+
+
+def difference(left: Sequence[Any], right: Sequence[Any]) -> str:
+    """Where two runs differ."""
+    if len(left) != len(right):
+        return f"{len(left)} results and {len(right)}"
+    places = [n for n, (a, b) in enumerate(zip(left, right, strict=True)) if not _equal(a, b)]
+    first = places[0]
+    return f"of {len(left)} results, {places} differ: {_short(left[first])} is {_short(right[first])}"
+
+
+def _short(value: torch.Tensor | None) -> str:
+    return "None" if value is None else re.sub(r"\s+", " ", str(value.flatten()[:4]))
+
+
+def told(error: BaseException) -> str:
+    """An error in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:400]}"
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [one for one in frames if "/rk/" in one.filename] or frames
+    return " < ".join(
+        f"{one.filename.rpartition('/')[2]}:{one.lineno} {one.name}" for one in reversed(ours[-3:])
+    )
