@@ -18,7 +18,7 @@ from campaigns.opinfo.families import Item
 
 ITEM_SECONDS = 90.0
 """A sample must get on within this."""
-ITEMS_PER_WORKER = 100
+ITEMS_PER_WORKER = 300
 """Dynamo's memories, and those of the operators, are given back with the process."""
 TOGETHER = -2
 """The number of what stands for all samples of an item."""

@@ -204,9 +204,8 @@ def _packed(target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...]) -> tu
     start = time.perf_counter()
     result = target(*args, **kwargs)
     seconds = time.perf_counter() - start
-    results = result if isinstance(result, (tuple, list)) else (result,)
     kept: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
-    for place, one in enumerate(results):
+    for place, one in enumerate(joint.flat(result)):
         if isinstance(one, torch.Tensor):
             kept[place in leaving].append(one)
     return seconds, watch.workspace(*(handles_of(some) for some in kept))

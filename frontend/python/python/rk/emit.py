@@ -140,11 +140,13 @@ class Emitter:
         if joint.has_results(node):
             for user in node.users:
                 self._forget_views(user)
-                self.now[user] = self._copy(user, "call_function", user.target, (made, *user.args[1:]), {})
+                picked = self._copy(user, "call_function", user.target, (made, *user.args[1:]), {})
+                self.now[user] = picked
                 # Of a view with several results (split, unbind) they are forgotten with it.
                 self.views.setdefault(made, []).append(user)
                 if made in self.aliases:
-                    self.aliases.add(self.now[user])
+                    self.aliases.add(picked)
+                self._pick_results(user, picked)
 
     def _forget_views(self, node: fx.Node) -> None:
         for view in self.views.pop(self.now.get(node), ()):

@@ -122,7 +122,7 @@ class Text:
             if isinstance(value, torch.Tensor):
                 self._argument(node, "buffer", node.target, value)
         elif joint.is_getitem(node):
-            source, index = node.args
+            source, index = joint.picked(node)
             if source in self._made and joint.tensor_of(node) is not None:
                 made = self._made[source]
                 self._define(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,10 +24,26 @@ def tensor_of(node: Any) -> torch.Tensor | None:
 
 def results_of(node: fx.Node) -> Tensors:
     """The results of a call, flat; None for what is no tensor or is left undefined."""
-    value = node.meta.get("val")
+    return tuple(one if isinstance(one, torch.Tensor) else None for one in flat(node.meta.get("val")))
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """What a call returns, without the lists that are among its results."""
     if isinstance(value, (tuple, list)):
-        return tuple(one if isinstance(one, torch.Tensor) else None for one in value)
-    return (value if isinstance(value, torch.Tensor) else None,)
+        for one in value:
+            yield from flat(one)
+    else:
+        yield value
+
+
+def picked(node: fx.Node) -> tuple[fx.Node, int]:
+    """The call that a ``getitem`` picks from, and which of its results it picks; of a list, the first one."""
+    source, index = node.args
+    before = sum(1 for _ in flat(source.meta["val"][:index]))
+    if not is_getitem(source):
+        return source, before
+    call, place = picked(source)
+    return call, place + before
 
 
 def has_results(node: fx.Node) -> bool:

@@ -1,0 +1,45 @@
+"""Operators whose results are no plain tensors: nested, numbers, not strided."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from campaigns.opinfo.compiled import WAYS, outcomes
+from campaigns.opinfo.families import Subject
+
+
+@torch.library.custom_op("rk_test::halves", mutates_args=())
+def halves(x: torch.Tensor, most: int) -> tuple[list[torch.Tensor], torch.Tensor, int]:
+    """The halves of a tensor, what is largest in it, and a number."""
+    first, second = x.clone().chunk(2)
+    return [first.clone(), second.clone()], x.amax(), most
+
+
+@halves.register_fake
+def _(x, most):
+    first, second = torch.empty_like(x).chunk(2)
+    return [torch.empty_like(first), torch.empty_like(second)], x.new_empty(()), most
+
+
+def _setup(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], output[1])
+
+
+def _backward(ctx, halves, largest, _):
+    x, most = ctx.saved_tensors
+    return torch.cat(halves) + torch.where(x == most, largest, 0), None
+
+
+halves.register_autograd(_backward, setup_context=_setup)
+
+
+def both_halves(x):
+    (first, second), largest, most = torch.ops.rk_test.halves(x.sin(), 3)
+    return first * second.exp() * largest * most
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nested_results(way):
+    x = torch.randn(8, 4, requires_grad=True)
+    found = outcomes([Subject(both_halves, (x,), {})], [way], print)
+    assert found[way].kind == "equal", found
