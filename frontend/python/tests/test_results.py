@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from campaigns.opinfo.compiled import WAYS, outcomes
 from campaigns.opinfo.families import Subject
 

@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--families", default=",".join(families.FAMILIES), help="operators, modules, ...")
     parser.add_argument("--ways", default="fx,rk", help="compile: fx, rk; import: import")
     parser.add_argument("--only", default="", metavar="REGEX", help="items whose key matches")
+    parser.add_argument("--direct", action="store_true", help="without Dynamo, in half of the time")
     parser.add_argument("--again", action="store_true", help="run what is on record again")
     parser.add_argument("--docs", type=Path, metavar="FILE.md", help="write the table there, too")
     parser.add_argument("--table", action="store_true", help="sum up what is on record, run nothing")
@@ -42,7 +43,8 @@ def main() -> int:
         with path.open("a") as out:
             end = time.monotonic() + 60 * given.minutes
             todo = [one for one in items if one.key not in seen]
-            complete = supervisor.run(todo, given.samples, given.ways.split(","), out, end)
+            asked = {"samples": given.samples, "ways": given.ways.split(","), "dynamo": not given.direct}
+            complete = supervisor.run(todo, out, end, **asked)
         if not complete:
             print(f"stopped after {given.minutes:.0f} minutes", file=sys.stderr)
     summary = table.Summary(path)

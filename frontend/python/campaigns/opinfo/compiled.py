@@ -1,4 +1,4 @@
-"""Samples through ``torch.compile``: the same graph of Dynamo by aot_eager and in every way of rk.
+"""Samples through ``torch.compile``: the same graph by aot_eager and in every way of rk.
 
 Dynamo traces once, and each way gets its graph; from there on all is as in ``torch.compile(backend=...)``.
 What a way does is an outcome: *equal*, *refused* (an error of rk's own), *wrong* (other bits), *crash* (any
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._dynamo.backends.debugging import aot_eager
 
 import rk
-from campaigns.opinfo.families import Subject
-from campaigns.opinfo.program import Run, around, under_test
+from campaigns.opinfo.families import Subject, tensors_in
+from campaigns.opinfo.program import UNDER_TEST, Flat, Run, around
 from rk import bits, joint
 from rk.options import Options
 from rk.step import Step
@@ -55,7 +55,7 @@ class Observed(Compiled):
 
 
 def _is_tested(node: fx.Node) -> bool:
-    return not joint.is_backward(node) and f"in {under_test.__name__}" in (node.meta.get("stack_trace") or "")
+    return not joint.is_backward(node) and UNDER_TEST.items() <= (node.meta.get("custom") or {}).items()
 
 
 class Peers:
@@ -68,7 +68,7 @@ class Peers:
         self.errors: dict[str, BaseException] = {}
         self.plans: dict[str, Observed] = {}
 
-    def __call__(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    def __call__(self, gm: nn.Module, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles; only an error of the plain way is raised."""
         self.at(PLAIN)
         runs = {PLAIN: aot_eager(gm, list(inputs))}
@@ -82,7 +82,7 @@ class Peers:
         return lambda *args: runs[self.now](*args)
 
 
-def _compiled(gm: fx.GraphModule, inputs: Sequence[Any], options: dict[str, Any]) -> Compiled:
+def _compiled(gm: nn.Module, inputs: Sequence[Any], options: dict[str, Any]) -> Compiled:
     if any(isinstance(one, torch.SymInt) for one in inputs):
         raise NotImplementedError("a graph with symbolic sizes")
     made = Observed(gm, Options.parse(options), id(options), getattr(gm, "compile_subgraph_reason", None))
@@ -120,10 +120,10 @@ def _quiet() -> Iterator[None]:
 
 
 def outcomes(
-    subjects: Sequence[Subject], ways: Sequence[str], at: Callable[[str], None]
+    subjects: Sequence[Subject], ways: Sequence[str], at: Callable[[str], None], dynamo: bool = True
 ) -> dict[str, Outcome]:
     """What becomes of samples, all in one function, in these ways; under ``aot_eager`` whether that one gives
-    eager's bits.
+    eager's bits. Without Dynamo, the function is AOTAutograd's at once, which takes half of the time.
     """
     program, run = around(subjects), Run(subjects)
     at("eager")
@@ -133,8 +133,8 @@ def outcomes(
         return {PLAIN: Outcome("torch", f"eager: {told(error)}")}
     with _quiet():
         peers = Peers(ways, at)
-        compiled = torch.compile(program, backend=peers, fullgraph=True, dynamic=False)
         try:
+            compiled = _through_dynamo(program, peers) if dynamo else _directly(program, peers, subjects)
             plain = run(compiled)
         except Exception as error:  # noqa: BLE001 - to be classified
             return {PLAIN: Outcome("torch", f"{PLAIN}: {told(error)}")}
@@ -146,6 +146,16 @@ def outcomes(
             made[way] = _outcome(peers, way, run, compiled, plain)
         peers.now = PLAIN
         return made
+
+
+def _through_dynamo(program: Callable[..., Any], peers: Peers) -> Callable[..., Any]:
+    return torch.compile(program, backend=peers, fullgraph=True, dynamic=False)
+
+
+def _directly(program: Callable[..., Any], peers: Peers, subjects: Sequence[Subject]) -> Callable[..., Any]:
+    given = [one.fresh() for one in subjects]
+    run = peers(Flat(program, given), [torch.tensor(0.7, requires_grad=True), *tensors_in(given)])
+    return lambda gate, given: list(run(gate, *tensors_in(given)))
 
 
 def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any]) -> Outcome:

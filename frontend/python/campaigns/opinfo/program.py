@@ -8,13 +8,17 @@ where it stands a plan for the smallest budget has dropped whatever may run agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import nn
+from torch.fx.traceback import annotate
 
 from campaigns.opinfo.families import Subject, tensors_in
 
+UNDER_TEST = {"rk": "under test"}
+"""How the calls of the operator are found in graphs."""
 WIDE = 1 << 18
 """Elements. More than samples take while their operator runs."""
 
@@ -26,16 +30,37 @@ def around(subjects: Sequence[Subject]) -> Callable[..., list[torch.Tensor]]:
     def program(gate: torch.Tensor, given: list[tuple[Any, ...]]) -> list[torch.Tensor]:
         outputs = []
         for call, (args, kwargs) in zip(calls, given, strict=True):
-            made = under_test(call, _inside(args), _inside(kwargs))
+            args, kwargs = _inside(args), _inside(kwargs)
+            with annotate(UNDER_TEST):
+                made = call(*args, **kwargs)
             outputs += [late(one, gate) for one in tensors_in(made)]
         return [*outputs, *pressure(outputs)]
 
     return program
 
 
-def under_test(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call of the operator; its name is how it is found in stack traces."""
-    return call(*args, **kwargs)
+class Flat(nn.Module):
+    """The function of tensors only, which AOTAutograd takes without Dynamo."""
+
+    def __init__(self, program: Callable[..., Any], given: Any) -> None:
+        """``given`` are arguments whose tensors are replaced."""
+        super().__init__()
+        self._program, self._given = program, given
+
+    def forward(self, gate: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Calls it."""
+        return tuple(self._program(gate, replaced(self._given, iter(tensors))))
+
+
+def replaced(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """Arguments with other tensors, in the order of ``tensors_in``."""
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    if isinstance(value, dict):
+        return {key: replaced(one, tensors) for key, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)([replaced(one, tensors) for one in value])
+    return value
 
 
 def _inside(value: Any) -> Any:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -104,17 +104,16 @@ def known(path: Path) -> set[str]:
 class Crew:
     """A worker at a time; another one when it has died or served long enough."""
 
-    def __init__(self, samples: int, ways: Sequence[str]) -> None:
-        """Starts nobody yet."""
-        self.samples, self.ways = samples, ways
+    def __init__(self, **asked: Any) -> None:
+        """Starts nobody yet. ``asked`` goes with every item: ``samples``, ``ways``, ``dynamo``."""
+        self.asked = asked
         self.worker: Worker | None = None
 
     def records(self, item: Item) -> list[dict[str, Any]]:
         """What becomes of the samples of an item. One that a worker died over is not tried again, the others
         are.
         """
-        asked = {"item": dataclasses.asdict(item), "samples": self.samples, "ways": self.ways}
-        asked.update(together=True, after=-1)
+        asked = {**self.asked, "item": dataclasses.asdict(item), "together": True, "after": -1}
         found: list[dict[str, Any]] = []
         while True:
             if self.worker is None:
@@ -139,9 +138,9 @@ class Crew:
         self.worker = None
 
 
-def run(items: Iterable[Item], samples: int, ways: Sequence[str], out: TextIO, end: float) -> bool:
+def run(items: Iterable[Item], out: TextIO, end: float, **asked: Any) -> bool:
     """Runs items until the clock (``time.monotonic``) shows ``end``; whether all of them ran."""
-    crew = Crew(samples, ways)
+    crew = Crew(**asked)
     try:
         for count, item in enumerate(items):
             if time.monotonic() > end:

@@ -44,10 +44,10 @@ def _serve(asked: dict[str, Any], tell: Tell) -> None:
     os.environ["RK_CACHE_DIR"] = folder
     try:
         samples = [one for one in families.subjects(item, asked["samples"]) if one[0] > asked["after"]]
-        together = _together(samples, asked["ways"], tell) if asked["together"] else None
+        together = _together(samples, asked["ways"], tell, asked["dynamo"]) if asked["together"] else None
         for number, subject in samples:
             tell({"at": "start", "sample": number})
-            tell({"record": record(item, number, subject, asked["ways"], tell, together)})
+            tell({"record": record(item, number, subject, asked["ways"], tell, asked["dynamo"], together)})
     except Exception as error:  # noqa: BLE001 - a database that cannot make its samples here
         about = {compiled.PLAIN: {"kind": "torch", "reason": f"samples: {compiled.told(error)}"}}
         tell({"record": {"item": item.key, "sample": -1, "ways": about}})
@@ -57,14 +57,17 @@ def _serve(asked: dict[str, Any], tell: Tell) -> None:
 
 
 def _together(
-    samples: Sequence[tuple[int, Subject]], ways: Sequence[str], tell: Tell
+    samples: Sequence[tuple[int, Subject]], ways: Sequence[str], tell: Tell, dynamo: bool
 ) -> dict[str, Outcome] | None:
     """What becomes of all samples in one function, which takes less time; None unless all is well."""
     through = [way for way in ways if way in compiled.WAYS]
     if len(samples) < 2 or not through:
         return None
     found = compiled.outcomes(
-        [subject for _, subject in samples], through, lambda way: tell({"at": way, "sample": TOGETHER})
+        [subject for _, subject in samples],
+        through,
+        lambda way: tell({"at": way, "sample": TOGETHER}),
+        dynamo,
     )
     well = found[compiled.PLAIN].kind == "equal" and all(found[way].kind == "equal" for way in through)
     return found if well else None
@@ -76,6 +79,7 @@ def record(
     subject: Subject,
     ways: Sequence[str],
     tell: Tell,
+    dynamo: bool = True,
     together: dict[str, Outcome] | None = None,
 ) -> dict[str, Any]:
     """What becomes of a sample in all ways; ``together`` is known already."""
@@ -86,7 +90,7 @@ def record(
     found: dict[str, Any] = {}
     through = [way for way in ways if way in compiled.WAYS]
     if through:
-        found.update(together or compiled.outcomes([subject], through, at))
+        found.update(together or compiled.outcomes([subject], through, at, dynamo))
     for way in ways:
         if way in imported.WAYS:
             at(way)
