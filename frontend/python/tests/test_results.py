@@ -44,3 +44,11 @@ def test_nested_results(way):
     x = torch.randn(8, 4, requires_grad=True)
     found = outcomes([Subject(both_halves, (x,), {})], [way], print)
     assert found[way].kind == "equal", found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_number_that_depends_on_data_is_refused_by_name(way):
+    x = torch.randn(8, requires_grad=True)
+    found = outcomes([Subject(lambda x: x * torch.full((2, 8), x.sum().item()).sum(), (x,), {})], [way], print)
+    assert found[way].kind == "refused", found
+    assert "aten._local_scalar_dense.default makes the number" in found[way].reason, found

@@ -153,7 +153,7 @@ def subjects(item: Item, most: int) -> Iterator[tuple[int, Subject]]:
     small = [(n, one) for n, one in small if one is not None and _size(one) <= MOST_ELEMENTS]
     step = max(len(small) / max(most, 1), 1)
     for place in range(min(most, len(small))):
-        yield small[int(place * step)]
+        yield small[int((place + 0.5) * step)]
 
 
 def _size(subject: Subject) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from rk import joint, spelling
+from rk.errors import CompileError
 from rk.step import Step
 
 TANGENTS = "rk.tangents.default"
@@ -132,6 +133,7 @@ class Text:
             self._call(node)
 
     def _call(self, node: fx.Node) -> None:
+        _refuse_unknown_sizes(node)
         about, written = spelling.operator(node.target), spelling.written(node)
         operands: list[fx.Node] = []
         writes: list[int] = []
@@ -234,3 +236,17 @@ class Text:
             "}",
         ]
         return "\n".join(lines) + "\n"
+
+
+def _refuse_unknown_sizes(node: fx.Node) -> None:
+    """Raises CompileError for a call that makes a number, or a tensor of a size, that only data can tell."""
+    for one in joint.flat(node.meta.get("val")):
+        numbers = tuple(one.shape) if isinstance(one, torch.Tensor) else (one,)
+        if any(isinstance(number, (torch.SymInt, torch.SymFloat, torch.SymBool)) for number in numbers):
+            what = f"a tensor of shape {numbers}" if isinstance(one, torch.Tensor) else f"the number {one}"
+            path = joint.module_path(node)
+            raise CompileError(
+                f"{node.target}{f' in {path}' if path else ''} makes {what}, which depends on data, and rk "
+                "plans steps of known shapes: keep it out of the graph (torch.compiler.disable on what calls "
+                "it, or torch._dynamo.config.capture_dynamic_output_shape_ops and capture_scalar_outputs off)"
+            )
