@@ -1,0 +1,47 @@
+"""Whether a budget governed a step at all, and whether it was kept, as PyTorch's allocator sees it."""
+
+from __future__ import annotations
+
+import gc
+
+from campaigns.caller import Run, given, rows_of
+from campaigns.program import Program
+from campaigns.ways import Graphs, Way
+from rk import measure
+
+
+def ungoverned(program: Program, way: Way, run: Run, graphs: Graphs) -> str:
+    """Why nothing of a step that trains came to rk without anybody being told, or nothing."""
+    if way.kind != "compile" or graphs.training() or any("rk" in one for one in run.warnings):
+        return ""
+    if not run.trained and program.input not in ("leaf", "computed"):
+        return ""
+    return "no graph with a backward pass came to rk, and nobody was told"
+
+
+def over(program: Program, way: Way, run: Run, graphs: Graphs) -> str:
+    """By how much one more step takes more than its budget, or nothing. Looked at are steps that are one
+    graph, whose caller does nothing between forward and backward.
+    """
+    training = graphs.training()
+    if way.kind != "compile" or "scope" in way.options or len(graphs.compiled) != 1 or len(training) != 1:
+        return ""
+    caller = (program.output, program.input, program.change, program.hooks, program.wrap, program.forwards)
+    if caller != ("loss", "plain", "", (), "model", 1) or program.autocast:
+        return ""
+    rows = program.batches[-1]
+    x, _ = rows_of(program, rows, 0)
+    more = {**given(program, rows, 0), **run.kept}
+    inputs = [x, *(more[name] for name in program.takes())]
+    for one in run.trained:
+        one.grad = None
+    gc.collect()
+    with measure.Addresses() as addresses:
+        run.compiled(*inputs).backward()
+    peak = addresses.peak(one.grad for one in run.trained if one.grad is not None)
+    (compiled,) = training
+    if way.options.get("codegen") == "rk":
+        measured = compiled._program.measured()
+        # What leaves the step is PyTorch's, in blocks with a header.
+        peak += measured.arena - 64 * (measured.left + 4)
+    return f"{peak} bytes of {compiled.schedule.budget}" if peak > compiled.schedule.budget else ""

@@ -1,0 +1,224 @@
+"""Runs one program in several ways, and says of each whether it was right, refused or wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import re
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+import rk
+from campaigns import budgets, ways
+from campaigns.caller import Run
+from campaigns.process import FINDINGS
+from campaigns.program import Program
+from campaigns.ways import Way
+from rk import bits, measure
+
+RK_FOLDER = os.path.dirname(rk.__file__)
+REFUSALS = (rk.BudgetError, rk.CompileError, rk.OptionError)
+Notes = list[tuple[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a program in one way."""
+
+    way: str
+    verdict: str
+    """``right``, ``refused``, ``not comparable``, or one of :data:`FINDINGS`."""
+    detail: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether somebody has to look."""
+        return self.verdict in FINDINGS
+
+
+class Reference:
+    """What a program gives without rk."""
+
+    def __init__(self, program: Program) -> None:
+        """Runs it eagerly; through ``aot_eager`` when that is asked for."""
+        self.program = program
+        self.peak = 0
+        self.eager, self.eager_error = attempt(lambda: ways.run_plain(program, None))
+        self._aot: tuple[Run | None, str] | None = None
+        self._whole = 0
+
+    def aot(self) -> tuple[Run | None, str]:
+        """The run through ``aot_eager``, or its error."""
+        if self._aot is None:
+            fresh()
+            self._aot = attempt(lambda: ways.run_plain(self.program, "aot_eager"))
+        return self._aot
+
+    def online_peak(self) -> int:
+        """The bytes that operators make at once, without a limit."""
+        if not self._whole:
+            _, context = ways.run_online(ways.BY_NAME["online"], self.program, 0)
+            self._whole = int(context.statistics()["peak_bytes"])
+        return self._whole
+
+    def eager_peak(self) -> int:
+        """The bytes that the allocator hands out in the first eager step."""
+        if not self.peak:
+            short = dataclasses.replace(self.program, batches=self.program.batches[:1], evaluates="")
+            with measure.memory(torch.device("cpu")) as seen:
+                ways.run_plain(short, None)
+            self.peak = seen.peak
+        return self.peak
+
+    def problem(self, way: Way) -> str:
+        """Why this way cannot be compared bit by bit with eager, if so."""
+        if not way.compiles:
+            return ""
+        run, error = self.aot()
+        if run is None:
+            return f"aot_eager fails: {error}"
+        if not near(self.eager.notes, run.notes):
+            return f"aot_eager differs: {', '.join(different(self.eager.notes, run.notes)[:3])}"
+        return ""
+
+
+def judge(program: Program, names: Sequence[str]) -> list[Outcome]:
+    """Runs the program in the ways of these names."""
+    fresh()
+    reference = Reference(program)
+    if reference.eager is None:
+        return [Outcome(name, "not comparable", f"eager fails: {reference.eager_error}") for name in names]
+    found = []
+    for name in names:
+        way = ways.BY_NAME[name]
+        if ways.suits(way, program):
+            fresh()
+            found.append(_judge_way(program, way, reference))
+    return found
+
+
+def fresh() -> None:
+    """Nothing is left of the program before."""
+    torch._dynamo.reset()
+    gc.collect()
+
+
+def _judge_way(program: Program, way: Way, reference: Reference) -> Outcome:
+    graphs = ways.Graphs()
+    try:
+        run = _run(program, way, reference, graphs)
+    except Exception as error:
+        return _failed(way, inner(error), reference)
+    # What is as eager is right; what aot_eager makes of the program takes a second, and is asked only then.
+    wrong = different(reference.eager.notes, run.notes)
+    if wrong and way.kind == "inductor":
+        wrong = [] if near(reference.eager.notes, run.notes, 0.05) else wrong
+    elif wrong and way.compiles and reference.aot()[0] is not None:
+        wrong = different(reference.aot()[0].notes, run.notes)
+    if wrong:
+        problem = reference.problem(way)
+        if problem.startswith("aot_eager differs"):
+            return Outcome(way.name, "not comparable", problem)
+        return Outcome(way.name, "wrong", ", ".join(wrong[:6]))
+    told = budgets.ungoverned(program, way, run, graphs)
+    if told:
+        return Outcome(way.name, "ungoverned", told)
+    over = budgets.over(program, way, run, graphs)
+    return Outcome(way.name, "over", over) if over else Outcome(way.name, "right")
+
+
+def _run(program: Program, way: Way, reference: Reference, graphs: ways.Graphs) -> Run:
+    if way.kind == "online":
+        whole = reference.online_peak() if way.options.get("budget", 0) is not None else 0
+        return ways.run_online(way, program, whole)[0]
+    peak = reference.eager_peak() if way.kind == "rk.compile" else 0
+    fresh()
+    return Run(program, ways.compiler_of(way, program, graphs, peak)).train()
+
+
+def _failed(way: Way, error: BaseException, reference: Reference) -> Outcome:
+    text = one_line(error)
+    if isinstance(error, rk.VerifyError):
+        return Outcome(way.name, "wrong", text)
+    if is_refusal(error):
+        return Outcome(way.name, "refused", text)
+    problem = reference.problem(way)
+    if problem:
+        return Outcome(way.name, "not comparable", problem)
+    return Outcome(way.name, "crash", f"{text} @ {_place(error)}")
+
+
+def inner(error: BaseException) -> BaseException:
+    """What a backend raised, without Dynamo's wrapping."""
+    while getattr(error, "inner_exception", None) is not None:
+        error = error.inner_exception
+    return error
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether rk said no, in words of its own."""
+    if isinstance(error, REFUSALS):
+        return len(str(error)) > 10
+    if isinstance(error, rk.OutOfMemoryError):
+        return True
+    # What the online runtime refuses, it raises itself.
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = bool(frames) and frames[-1].filename.startswith(RK_FOLDER)
+    return ours and isinstance(error, (NotImplementedError, rk.RkError)) and len(str(error)) > 10
+
+
+def attempt(run: Callable[[], Run]) -> tuple[Run | None, str]:
+    """A run, or the error that it ended with."""
+    try:
+        return run(), ""
+    except Exception as error:
+        return None, one_line(inner(error))
+
+
+def one_line(error: BaseException) -> str:
+    """Class and message, without numbers that differ from run to run."""
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {re.sub('0x[0-9a-f]+', '0x', text[0] if text else '')[:200]}"
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [one for one in frames if one.filename.startswith(RK_FOLDER)]
+    last = (ours or frames)[-1]
+    return f"{os.path.basename(last.filename)}:{last.name}"
+
+
+def different(left: Notes, right: Notes) -> list[str]:
+    """The names of what is not the same in both."""
+    if [name for name, _ in left] != [name for name, _ in right]:
+        both = {name for name, _ in left} ^ {name for name, _ in right}
+        return [f"{name} is in one only" for name in sorted(both)] or ["the order of results"]
+    return [name for (name, one), (_, other) in zip(left, right, strict=True) if not _same(one, other)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return bits.equal(one, other)
+    return type(one) is type(other) and one == other
+
+
+def near(left: Notes, right: Notes, within: float = 1e-3) -> bool:
+    """Whether two runs differ by no more than rounding."""
+    if [name for name, _ in left] != [name for name, _ in right]:
+        return False
+    for (_, one), (_, other) in zip(left, right, strict=True):
+        if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
+            if not _same(one, other):
+                return False
+        elif one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        elif not one.is_floating_point() and not one.is_complex():
+            if not torch.equal(one, other):
+                return False
+        elif not torch.allclose(one.double(), other.double(), within, within, equal_nan=True):
+            return False
+    return True

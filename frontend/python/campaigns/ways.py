@@ -1,0 +1,131 @@
+"""The ways of running a program: eagerly, through ``aot_eager``, and every way of rk at several budgets."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+import rk
+from campaigns.caller import Compiler, Run, given, lasting, rows_of
+from campaigns.program import Program
+from rk import torch_backend
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """How a program is run."""
+
+    name: str
+    kind: str
+    """``compile`` (the backend), ``rk.compile``, ``Rockmate``, ``online`` or ``inductor``."""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    share: float = 1.0
+    """Of eager's peak, where a budget in bytes is made of it."""
+    weight: float = 1.0
+
+    @property
+    def compiles(self) -> bool:
+        """Whether Dynamo traces the program, so that ``aot_eager`` says what is right."""
+        return self.kind != "online"
+
+
+BEST = {"on_infeasible": "best", "time_limit": "50ms"}
+LEAST = {"budget": "1%", **BEST}
+WAYS = (
+    Way("fx least", "compile", LEAST, weight=4),
+    Way("fx 60%", "compile", {"budget": "60%", **BEST}, weight=2),
+    Way("fx 100%", "compile", {"budget": "100%", "time_limit": "50ms"}),
+    Way("fx bytes", "rk.compile", BEST, share=0.7),
+    Way("fx total", "compile", {"budget": "70%", "scope": "total", **BEST}, weight=0.5),
+    Way("fx verify", "compile", {"verify": True, **LEAST}, weight=0.5),
+    Way("rk least", "compile", {"codegen": "rk", **LEAST}, weight=3),
+    Way("rk 60%", "compile", {"codegen": "rk", "budget": "60%", **BEST}, weight=2),
+    Way("rk 100%", "compile", {"codegen": "rk", "budget": "100%", "time_limit": "50ms"}),
+    Way("Rockmate", "Rockmate", {"budget": "60%", **BEST}, weight=0.7),
+    Way("online", "online", {"budget": None}, weight=0.5),
+    Way("online 100%", "online", share=1.0),
+    Way("online 60%", "online", share=0.6, weight=2),
+    Way("online 40%", "online", share=0.4, weight=2),
+    Way("online segments", "online", {"segments": True}, share=0.5),
+    Way("inductor", "inductor", {"codegen": "inductor", "budget": "60%", **BEST}, weight=0),
+)
+BY_NAME = {one.name: one for one in WAYS}
+INDUCTOR_EVERY = 50
+
+
+def chosen(program: Program, count: int) -> list[str]:
+    """The names of the ways that a program is run in: ``count`` of them, drawn by its seed; 0 for all but
+    Inductor's, which is slow.
+    """
+    names = [one.name for one in WAYS if one.weight]
+    if count == 0:
+        return names
+    dice = random.Random(program.seed)
+    drawn: list[str] = []
+    while len(drawn) < min(count, len(names)):
+        rest = [one for one in WAYS if one.name not in drawn and one.weight]
+        drawn.append(dice.choices(rest, [one.weight for one in rest])[0].name)
+    if program.seed % INDUCTOR_EVERY == 0:
+        drawn.append("inductor")
+    return drawn
+
+
+class Graphs:
+    """rk's backend, which keeps what it has compiled."""
+
+    def __init__(self) -> None:
+        """Nothing so far."""
+        self.compiled: list[Any] = []
+
+    def __call__(self, gm: Any, inputs: Sequence[Any], **more: Any) -> Any:
+        """As ``torch.compile`` calls a backend."""
+        made = torch_backend.rk(gm, inputs, **more)
+        self.compiled.append(made)
+        return made
+
+    def training(self) -> list[Any]:
+        """The compiled graphs that have a backward pass."""
+        whole = [one for made in self.compiled for one in getattr(made, "by_sizes", {0: made}).values()]
+        return [one for one in whole if getattr(one, "schedule", None) is not None]
+
+
+def compiler_of(way: Way, program: Program, graphs: Graphs, eager_peak: int) -> Compiler:
+    """What makes a compiled one of a module or function."""
+    options, dynamic = dict(way.options), program.dynamic
+    if way.kind == "rk.compile":
+        options["budget"] = max(1, int(eager_peak * way.share))
+        return lambda one: rk.compile(one, dynamic=dynamic, **options)
+    if way.kind == "Rockmate":
+        more = {**given(program, program.batches[0], 0), **lasting(program)}
+        x, _ = rows_of(program, program.batches[0], 0)
+        sample = (x, *(more[name] for name in program.takes()))
+        return lambda one: rk.Rockmate(one, sample, **options)
+    return lambda one: torch.compile(one, backend=graphs, dynamic=dynamic, options=options)
+
+
+def suits(way: Way, program: Program) -> bool:
+    """Whether the way can run the program at all."""
+    if way.kind == "Rockmate":
+        # A sample is one set of sizes, of the whole model.
+        return program.wrap == "model" and len(set(program.batches)) == 1 and not program.autocast
+    return True
+
+
+def run_online(way: Way, program: Program, whole: int) -> tuple[Run, Any]:
+    """Trains under a budget in bytes; returns the context, too."""
+    options = dict(way.options)
+    budget = options.pop("budget", max(1, int(whole * way.share)))
+    context = rk.memory_budget(budget, **options)
+    return Run(program, lambda one: one, context).train(), context
+
+
+def run_plain(program: Program, backend: str | None) -> Run:
+    """Trains eagerly, or through one of PyTorch's own backends."""
+    if backend is None:
+        return Run(program, lambda one: one).train()
+    make: Callable[[Any], Any] = lambda one: torch.compile(one, backend=backend, dynamic=program.dynamic)  # noqa: E731
+    return Run(program, make).train()

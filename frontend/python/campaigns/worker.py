@@ -1,0 +1,44 @@
+"""A process that judges programs: reads one request a line, writes one answer a line, until its input ends.
+
+A request is a program and names of ways; importing PyTorch takes seconds, so a worker is used for many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+
+
+def main() -> None:
+    """Serves the standard input."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    # What a program prints must not be taken for an answer.
+    os.dup2(2, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("RK_CACHE_DIR", folder)
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", folder)
+        import torch
+
+        torch.set_num_threads(1)
+        torch._dynamo.config.allow_rnn = True
+        logging.disable(logging.CRITICAL)
+        from campaigns.judge import judge
+        from campaigns.program import Program
+
+        print("ready", file=answers)
+        for line in sys.stdin:
+            request = json.loads(line)
+            program = Program.from_json(request["program"])
+            start = time.perf_counter()
+            outcomes = [dataclasses.asdict(one) for one in judge(program, request["ways"])]
+            answer = {"outcomes": outcomes, "seconds": time.perf_counter() - start}
+            print(json.dumps(answer), file=answers)
+
+
+if __name__ == "__main__":
+    main()
