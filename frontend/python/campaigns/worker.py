@@ -6,6 +6,7 @@ A request is a program and names of ways; importing PyTorch takes seconds, so a 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import logging
 import os
@@ -30,6 +31,9 @@ def main() -> None:
         from campaigns.judge import judge
         from campaigns.program import Program
 
+        # What is there now stays: the collector need not walk through it after every program.
+        gc.collect()
+        gc.freeze()
         print("ready", file=answers)
         for line in sys.stdin:
             request = json.loads(line)

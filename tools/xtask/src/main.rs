@@ -10,6 +10,7 @@ mod demo;
 mod drawing;
 mod goldens;
 mod new_pass;
+mod nightly;
 mod passes_page;
 mod process;
 mod python;
@@ -38,6 +39,8 @@ enum Verb {
     Test(suite::Options),
     /// Set up, build, and take a ResNet-18 and a GPT-2 through import, plan, lower and run
     Demo(demo::Options),
+    /// Search for faults for some minutes with generated programs and PyTorch's own samples
+    Nightly(nightly::Options),
     /// Build the Python package and make it importable in .venv
     Python,
     /// Build the one wheel that needs torch and nothing else
@@ -76,6 +79,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Setup => setup::run(&checkout),
         Verb::Test(options) => suite::run(&checkout, &options),
         Verb::Demo(options) => demo::run(&checkout, &options),
+        Verb::Nightly(options) => nightly::run(&checkout, &options),
         Verb::Python => python::install(&checkout),
         Verb::Wheel(options) => python::wheel(&checkout, &options),
         Verb::Lit(options) => goldens::lit(&checkout, &options),
