@@ -23,11 +23,15 @@ def over(program: Program, way: Way, run: Run, graphs: Graphs) -> str:
     """By how much one more step takes more than its budget, or nothing. Looked at are steps that are one
     graph, whose caller does nothing between forward and backward.
     """
+    caller = (program.output, program.input, program.change, program.hooks, program.wrap, program.forwards)
+    if caller != ("loss", "plain", "", (), "model", 1) or program.autocast or program.rounds > 1:
+        return ""
+    if way.kind == "online":
+        online = run.context
+        allowed = (online.bytes or online.meter.peak) + online.meter.largest
+        return f"{online.meter.peak} bytes of {allowed}" if online.meter.peak > allowed else ""
     training = graphs.training()
     if way.kind != "compile" or "scope" in way.options or len(graphs.compiled) != 1 or len(training) != 1:
-        return ""
-    caller = (program.output, program.input, program.change, program.hooks, program.wrap, program.forwards)
-    if caller != ("loss", "plain", "", (), "model", 1) or program.autocast:
         return ""
     rows = program.batches[-1]
     x, _ = rows_of(program, rows, 0)

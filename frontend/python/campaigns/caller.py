@@ -249,7 +249,7 @@ class Run:
         }.get(what) or [more[name] for name in (what,) if name in more]
         with torch.no_grad():
             for one in tensors:
-                if one.is_floating_point() and type(one) in (torch.Tensor, nn.Parameter):
+                if one.is_floating_point() and not hasattr(one, "__tensor_flatten__"):
                     _changed(one, how)
 
     def _hook_up(self) -> None:

@@ -51,6 +51,8 @@ class Campaign:
         try:
             while (seed := self.next()) is not None:
                 program = generate(seed)
+                if any(words in str(program) for words in self.about.without):
+                    continue
                 names = self.about.ways or ways.chosen(program, self.about.each)
                 outcomes, seconds = worker.judge(program, names)
                 self._keep(program, outcomes, seconds)
@@ -104,6 +106,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, required=True, help="the folder for results and scripts")
     parser.add_argument("--each", type=int, default=3, help="ways per program; 0 for all but Inductor's")
     parser.add_argument("--ways", nargs="*", choices=list(ways.BY_NAME), help="these ways only")
+    parser.add_argument(
+        "--without", nargs="*", default=[], help="leave out programs whose text has these words"
+    )
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a program hangs")
     parser.add_argument("--shrink", type=int, default=2, help="how many findings of a kind are made smaller")
     parser.add_argument(

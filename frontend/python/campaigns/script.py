@@ -36,6 +36,8 @@ def loss_of(output):
     found = [one for one in tensors(output) if one.requires_grad]
     if len(found) == 1 and found[0].dim() == 0:
         return found[0]
+    if not found:
+        return tensors(output)[0].float().sum()
     return sum(one.abs().float().square().mean() for one in found)
 
 def attempt(name, wrap, context=None, right=None):
@@ -170,7 +172,8 @@ def _training(program: Program) -> Iterator[str]:
     if p.change and not p.change.startswith("output"):
         yield from _change(p, " " * 16)
     if p.order == "sum":
-        yield "                sum(one * (1 + 0.5 * i) for i, one in enumerate(losses)).backward()"
+        yield "                loss = sum(one * (1 + 0.5 * i) for i, one in enumerate(losses))"
+        yield "                if loss.requires_grad: loss.backward()"
     else:
         losses = "losses" if p.order == "each" else "reversed(losses)"
         yield f"                for one in {losses}: one.backward()"

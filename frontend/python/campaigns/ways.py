@@ -13,6 +13,7 @@ import rk
 from campaigns.caller import Compiler, Run, given, lasting, rows_of
 from campaigns.program import Program
 from rk import torch_backend
+from tests.online_models import Meter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +116,32 @@ def suits(way: Way, program: Program) -> bool:
     return True
 
 
-def run_online(way: Way, program: Program, whole: int) -> tuple[Run, Any]:
-    """Trains under a budget in bytes; returns the context, too."""
-    options = dict(way.options)
-    budget = options.pop("budget", max(1, int(whole * way.share)))
-    context = rk.memory_budget(budget, **options)
-    return Run(program, lambda one: one, context).train(), context
+class Online:
+    """A budget of the online runtime, and somebody who counts what operators make without knowing of it."""
+
+    def __init__(self, way: Way, whole: int) -> None:
+        """``whole``: the bytes of which the way takes its share."""
+        options = dict(way.options)
+        self.bytes = options.pop("budget", max(1, int(whole * way.share)))
+        self.context, self.meter = rk.memory_budget(self.bytes, **options), Meter()
+
+    def __enter__(self) -> Online:
+        """The one who counts comes first, and so sees what the runtime calls."""
+        self.meter.__enter__()
+        self.context.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        """Leaves both."""
+        try:
+            self.context.__exit__(*failure)
+        finally:
+            self.meter.__exit__(*failure)
+
+
+def run_online(program: Program, online: Online) -> Run:
+    """Trains under a budget."""
+    return Run(program, lambda one: one, online).train()
 
 
 def run_plain(program: Program, backend: str | None) -> Run:
