@@ -879,7 +879,7 @@ rk.node @back backward {
   %y = rk.aten "aten.mul.Tensor"(%t, %s) backward : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   rk.yield %y : tensor<8xf32>
 }
-func.func @s9_read_after_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %y: tensor<8xf32>, %outside: tensor<0xi8>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s9_read_after_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.name = "c", rk.lent}, %y: tensor<8xf32>, %outside: tensor<0xi8>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
   %s = rk.run @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   rk.drop %s : tensor<8xf32>
   // expected-note @+1 {{handed over here}}
@@ -905,7 +905,7 @@ rk.node @tangents once {
   %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
   rk.yield %t : tensor<8xf32>
 }
-func.func @s9_first_run_after_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %y: tensor<8xf32>, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s9_first_run_after_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.name = "c", rk.lent}, %y: tensor<8xf32>, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
   // expected-note @+1 {{handed over here}}
   %t = rk.run @tangents(%outside, %y) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
   // expected-error @+1 {{S9: 'scale' reads 'c' after the hand-over, until which it is lent}}
@@ -925,7 +925,7 @@ rk.node @tangents once {
   %t = rk.aten "rk.tangents.default"(%o, %y) writes(0) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
   rk.yield %t : tensor<8xf32>
 }
-func.func @s9_runs_again(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s9_runs_again(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.name = "c", rk.lent}, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
   // expected-note @+1 {{its first run is here}}
   %s = rk.run @scale(%x, %c) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   rk.drop %s : tensor<8xf32>
@@ -952,7 +952,7 @@ rk.node @back backward {
   %y = rk.aten "aten.cos.default"(%c) backward : (tensor<8xf32>) -> tensor<8xf32>
   rk.yield %y : tensor<8xf32>
 }
-func.func @s9_read_before_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.lent}, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s9_read_before_the_hand_over(%x: tensor<8xf32>, %c: tensor<8xf32> {rk.role = "buffer", rk.name = "c", rk.lent}, %outside: tensor<0xi8>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
   %s = rk.run @scale(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // expected-error @+1 {{S9: 'back' reads 'c' before the hand-over, and must see it as the caller leaves it}}
   %b = rk.run @back(%c) : (tensor<8xf32>) -> tensor<8xf32>
@@ -983,7 +983,7 @@ func.func @s9_lent_result(%x: tensor<8xf32>, %outside: tensor<0xi8>) -> (tensor<
   %s = rk.run @act(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // expected-note @+1 {{handed over here}}
   %t = rk.run @tangents(%outside, %s) : (tensor<0xi8>, tensor<8xf32>) -> tensor<8xf32>
-  // expected-error @+1 {{S9: 'next' reads 's' after the hand-over, until which it is lent}}
+  // expected-error @+1 {{S9: 'next' reads 'act' after the hand-over, until which it is lent}}
   %n = rk.run @next(%s) : (tensor<8xf32>) -> tensor<8xf32>
   return %s, %t, %n : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
 }

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import pytest
 import torch
-from loaned_models import CASES, changes_of
+from loaned_models import CASES, Shifted, changes_of
+from torch import nn
+
+import rk
+from rk import _rk, capture, emit, loans
+from rk.graph_text import Text
 
 MODELS = list(dict.fromkeys(make for make, _, _ in CASES.values()))
 
@@ -62,3 +68,80 @@ def wrong(make, codegen, budget):
 def test_gradients_are_those_of_eager(make, codegen):
     # The smallest budget that is feasible: as much as possible runs again.
     assert wrong(make, codegen, "1%") == []
+
+
+def test_inductor_keeps_the_copies_apart(monkeypatch):
+    copies = []
+
+    def noted(emitter):
+        copies.extend(one for one in emitter.carried if one.meta.get(loans.COPY))
+        return written(emitter)
+
+    written = emit.Emitter.modules
+    monkeypatch.setattr(emit.Emitter, "modules", noted)
+    assert wrong(Shifted, "inductor", "50%") == []
+    assert copies, "backward reads copies, which Inductor must not take for the arguments themselves"
+
+
+class Saved(nn.Module):
+    """The input of the second layer is an output, too, and backward reads it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x):
+        y = torch.tanh(self.first(x))
+        return y, self.second(y)
+
+
+@pytest.mark.parametrize("codegen", ["fx", "rk"])
+def test_a_changed_output_that_backward_reads_is_an_error(codegen):
+    run = torch.compile(Saved(), backend="rk", options={"codegen": codegen, "budget": "100%"})
+    shown, result = run(torch.randn(128, 64))
+    shown.detach().add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.sum().backward()
+
+
+def test_a_constant_backward_of_a_custom_function_is_computed_after_the_change():
+    class Late(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, scale):
+            ctx.scale = scale
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * ctx.scale.cos(), ctx.scale.exp()
+
+    def step(x, scale):
+        return Late.apply(torch.tanh(x), scale).sum()
+
+    found = []
+    for run in (step, torch.compile(step, backend="rk", options={"budget": "100%"})):
+        x, scale = torch.ones(8, requires_grad=True), torch.ones(8, requires_grad=True)
+        loss = run(x, scale)
+        scale.data.fill_(3.0)
+        loss.backward()
+        found.append((x.grad, scale.grad))
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+
+
+def test_without_pressure_no_copy_is_made():
+    step = capture.step_of(Shifted(), torch.randn(128, 64))
+    copies = [node for node in step.gm.graph.nodes if node.meta.get(loans.COPY)]
+    everything = [(call.line, False) for call in Text(step).calls if not call.is_view]
+    emitter = emit.Emitter(step, everything)
+    assert copies and not any(node.meta.get(loans.COPY) for node in emitter.forward.nodes)
+
+
+def test_a_plan_that_reads_on_loan_too_late_is_refused():
+    options = {"budget": "230KB", "on_infeasible": "best"}
+    text = rk.plan(Shifted(), torch.randn(128, 64), **options).stages["scheduled"]
+    line = next(one for one in text.splitlines() if re.search(r"= rk\.run @\S*clone", one))
+    late = re.sub(r"%\S+ = rk.run", "%late = rk.run again", line)
+    drop = f"rk.drop %late : {re.search(r'-> (tensor<.*?>)', line)[1]}"
+    assert _rk.memory(text)
+    with pytest.raises(rk.RkError, match="S9"):
+        _rk.memory(text.replace("    return ", f"{late}\n{drop}\n    return "))
