@@ -89,11 +89,9 @@ GIVEN_UP = {
 
 @pytest.mark.parametrize("make", GIVEN_UP, ids=lambda make: make.__name__)
 def test_nothing_is_planned(make):
-    for way in range(4):
+    for way in range(4 if make is SizesFromData else 1):
         torch._dynamo.reset()
         run = list(ways(make(), budget=1000))[way]
-        if make is Yielding and way == 3:
-            continue
         with pytest.raises(rk.CompileError, match=rf"(?s)budget of 1000 governs nothing.*({GIVEN_UP[make]})"):
             run(sample()).sum().backward()
 
@@ -277,8 +275,8 @@ def test_what_is_compiled_is_as_before():
 
 
 def test_verify_says_what_is_not_planned():
-    seen = rk.verify(SizesFromData(), sample(), 1000)
+    seen = rk.verify(SizesFromData(), sample(), 1000, steps=1)
     assert not seen and seen.planned_peak is None
     assert "governs nothing" in str(seen) and "gave up Layered.forward" in str(seen)
-    seen = rk.verify(Beside(), sample(), "100%")
+    seen = rk.verify(Beside(), sample(), "100%", steps=1)
     assert not seen and "only a part" in str(seen) and "NOT as promised" in str(seen)

@@ -39,6 +39,8 @@ def test_budgets_are_read(given, expected):
         ({"codegen": "c"}, "fx, inductor, rk"),
         ({"codegen": "inductor", "verify": True}, "compares bits"),
         ({"on_infeasible": "cry"}, "error, best"),
+        ({"on_unplanned": "cry"}, "auto, error, warn, ignore"),
+        ({"share_of": "cake"}, "step, checkpoints"),
         ({"verify": 1}, "neither True nor False"),
         ({"cache_dir": __file__}, "not a folder"),
     ],

@@ -102,7 +102,7 @@ def test_a_share_of_what_the_checkpoints_need():
 
 
 def test_verify_compares_with_the_checkpoints():
-    seen = rk.verify(Checkpointed(), X, "100%")
+    seen = rk.verify(Checkpointed(), X, "100%", steps=1, time_limit="200ms")
     assert seen and seen.above_eager > 0 and "above that of the model as it is" in str(seen)
-    seen = rk.verify(Checkpointed(skip=3), X, "90%", share_of="checkpoints")
+    seen = rk.verify(Checkpointed(skip=3), X, "90%", share_of="checkpoints", steps=1)
     assert seen and not seen.above_eager and "above" not in str(seen)

@@ -26,6 +26,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
 
+from rk.errors import CompileError
+
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 MANY, MOST = 16, 64
 """Sets of sizes of one graph from which on the user is told, and that are kept at most."""
@@ -115,7 +117,15 @@ class BySizes:
     def __init__(
         self, gm: fx.GraphModule, make: Callable[[fx.GraphModule], Any], inputs: Sequence[Any]
     ) -> None:
-        """Compiles nothing yet: the sizes are known when the graph is called."""
+        """Compiles nothing yet: the sizes are known when the graph is called. CompileError for nested
+        tensors, whose sizes not even the call tells.
+        """
+        if any(isinstance(one, torch.Tensor) and one.is_nested for one in leaves(inputs)):
+            raise CompileError(
+                "an input of the graph is a nested tensor, whose sizes are data: rk plans steps of known "
+                "sizes. Nested tensors that are made inside of the model are planned; so are padded ones; "
+                "torch.compiler.disable keeps a module out of the graph, and out of the plan"
+            )
         settle_numbers(gm, inputs)
         self.gm, self.make = gm, make
         self.by_sizes: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
