@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from campaigns.opinfo.compiled import WAYS, outcomes
 from campaigns.opinfo.families import Subject
+from rk.measure import peak
 
 
 @torch.library.custom_op("rk_test::halves", mutates_args=())
@@ -49,6 +51,44 @@ def test_nested_results(way):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_number_that_depends_on_data_is_refused_by_name(way):
     x = torch.randn(8, requires_grad=True)
-    found = outcomes([Subject(lambda x: x * torch.full((2, 8), x.sum().item()).sum(), (x,), {})], [way], print)
+    found = outcomes(
+        [Subject(lambda x: x * torch.full((2, 8), x.sum().item()).sum(), (x,), {})], [way], print
+    )
     assert found[way].kind == "refused", found
     assert "aten._local_scalar_dense.default makes the number" in found[way].reason, found
+
+
+class Shrinks(nn.Module):
+    """A loss whose kernel makes all terms and keeps their memory as that of their mean."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(1 << 16))
+
+    def forward(self, x):
+        return nn.functional.binary_cross_entropy((x * self.weight).sin().sigmoid(), x.clamp(0, 1))
+
+
+class WritesSlices(Shrinks):
+    """Writes into every second element: what is copied there lies in memory with gaps."""
+
+    def forward(self, x):
+        y = (x * self.weight).sin()
+        y[::2] = y[1::2].exp()
+        return y.sin().square().mean()
+
+
+@pytest.mark.parametrize("make", [Shrinks, WritesSlices])
+def test_results_that_hold_more_than_tracing_says_are_counted(make):
+    model, x = make(), torch.randn(1 << 16)
+
+    def step(budget):
+        torch._dynamo.reset()
+        return torch.compile(model, backend="rk", options={"budget": budget})
+
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as refused:
+        step(1)(x)
+    budget = refused.value.inner_exception.smallest_bytes
+    run = step(budget)
+    run(x).backward()
+    assert peak(lambda: run(x).backward(), model) <= budget

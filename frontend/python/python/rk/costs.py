@@ -37,7 +37,7 @@ STALL, MOST_STALL = 1e-4, 1e-2
 def versions(device: torch.device) -> str:
     """What a cost depends on besides the call."""
     threads = f"{torch.get_num_threads()} threads"
-    return f"torch {torch.__version__}; {device.type}; {threads}; {settings.text(device)}"
+    return f"torch {torch.__version__}; {device.type}; {threads}; {settings.text(device)}; held"
 
 
 def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool = False) -> dict[str, Cost]:
@@ -45,7 +45,8 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool
     what temporaries need at fixed addresses, packed as rk's runtime packs them, not what they add up to.
     """
     name = f"costs-{cache.key_of(versions(device), *(['arena'] if arena else []))}"
-    known = {signature: Cost(*pair) for signature, pair in (cache.read(folder, name) or {}).items()}
+    read = (cache.read(folder, name) or {}).items()
+    known = {signature: Cost(ns, workspace, tuple(held)) for signature, (ns, workspace, held) in read}
     wanted = {call.signature: call for call in calls if not call.is_view and call.signature not in known}
     if wanted:
         start = time.perf_counter()
@@ -53,7 +54,7 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool
         log.info("rk: measured %d calls in %.2f s", len(wanted), time.perf_counter() - start)
         # Another process may have measured meanwhile; what both know is equally good.
         stored = {**(cache.read(folder, name) or {})}
-        stored.update({signature: [c.nanoseconds, c.workspace] for signature, c in known.items()})
+        stored.update({signature: dataclasses.astuple(cost) for signature, cost in known.items()})
         cache.write(folder, name, stored)
     return known
 
@@ -102,19 +103,25 @@ def real_tensors() -> Iterator[None]:
 
 def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...], arena: bool) -> Cost:
     args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
+    held: tuple[int, ...] = ()
     if arena:
         first, workspace = _packed(node.target, args, kwargs, gradients)
     else:
         fakes = joint.results_of(node)
         uncounted = [fakes[place].untyped_storage().nbytes() for place in gradients]
-        first, workspace = _run(node.target, args, kwargs, device, uncounted)
+        first, workspace, held = _run(node.target, args, kwargs, device, uncounted)
+        if all(
+            fake is None or size <= fake.untyped_storage().nbytes()
+            for fake, size in zip(fakes, held, strict=True)
+        ):
+            held = ()
     best = first
     if device.type != "cpu":
         best = _timed_by_events(node.target, args, kwargs, device)
     elif first < QUICK:
         for _ in range(REPEATS):
             best = min(best, _timed(node.target, args, kwargs))
-    return Cost(max(int(best * 1e9), 1), workspace)
+    return Cost(max(int(best * 1e9), 1), workspace, held)
 
 
 IN_HOST_MEMORY = {
@@ -213,10 +220,11 @@ def _packed(target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...]) -> tu
 
 def _run(
     target: Any, args: Any, kwargs: Any, device: torch.device, uncounted: list[int]
-) -> tuple[float, int]:
-    """Seconds of one call, and the most bytes in use during it beyond what its results take. ``uncounted``
-    are the bytes of results that the plan does not count: what stands in for one before it is there, such
-    as a convolution's gradient in another layout, is workspace.
+) -> tuple[float, int, tuple[int, ...]]:
+    """Seconds of one call, the most bytes in use during it beyond what its results take, and the bytes that
+    these hold: a kernel may leave the memory of more than it returns behind a result. ``uncounted`` are the
+    bytes of results that the plan does not count: what stands in for one before it is there, such as a
+    convolution's gradient in another layout, is workspace.
     """
     if device.type != "cpu":
         module = torch.get_device_module(device)
@@ -227,14 +235,20 @@ def _run(
         _wait(device)
         seconds = time.perf_counter() - start
         workspace = module.max_memory_allocated(device) - max(module.memory_allocated(device), before)
-        del result
-        return seconds, max(workspace, 0)
+        return seconds, max(workspace, 0), _held(result)
     with Allocations() as allocations:
         start = time.perf_counter()
         result = target(*args, **kwargs)
         seconds = time.perf_counter() - start
-    del result
-    return seconds, allocations.workspace(uncounted)
+    return seconds, allocations.workspace(uncounted), _held(result)
+
+
+def _held(result: Any) -> tuple[int, ...]:
+    """The bytes of the storages of results; 0 for what has none."""
+    return tuple(
+        one.untyped_storage().nbytes() if isinstance(one, torch.Tensor) and one.layout is torch.strided else 0
+        for one in joint.flat(result)
+    )
 
 
 class Allocations:

@@ -29,6 +29,8 @@ class Cost:
 
     nanoseconds: int
     workspace: int
+    held: tuple[int, ...] = ()
+    """Bytes of the storages of the results, if one is longer than PyTorch's tracing says."""
 
 
 @dataclasses.dataclass

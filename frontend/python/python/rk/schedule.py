@@ -191,9 +191,23 @@ class Problem:
         """The step at stage raw, with measured costs."""
         folder = self.options.cache_folder()
         known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
+        while self._holds_more(known):
+            del self._spelled
+            known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
         known = {**known, TANGENTS: Cost(0, 0 if self._lowers else inside)}
         kernels, alignment = settings.text(self.device), devices.alignment(self.device)
         return self._spelled.text(known, str(self.device), kernels, alignment, self._importer)
+
+    def _holds_more(self, known: dict[str, Cost]) -> bool:
+        """Gives results the storages that they were measured to hold; whether one is longer than it was."""
+        longer = False
+        for call in self._spelled.calls:
+            held = known[call.signature].held if call.signature in known else ()
+            for fake, size in zip(joint.results_of(call.node) if held else (), held, strict=True):
+                if fake is not None and size > fake.untyped_storage().nbytes():
+                    fake.untyped_storage().resize_(size)
+                    longer = True
+        return longer
 
     def explained(self, budget: str) -> dict:
         """The planner's answer, with the text of every stage; nothing is read from disk."""
