@@ -22,6 +22,7 @@ from torch import nn
 from campaigns.opinfo.compiled import Outcome, told
 from campaigns.opinfo.families import Subject, tensors_in
 from campaigns.opinfo.program import late, pressure
+from rk import RkError, _rk
 
 WAYS = ("import",)
 CHECKOUT = Path(__file__).parents[4]
@@ -29,7 +30,9 @@ TOOLS = Path(
     os.environ.get("RK_TOOLS") or Path(os.environ.get("CARGO_TARGET_DIR", CHECKOUT / "target")) / "release"
 )
 SECONDS = 60
-REFUSED = {"rk-import": (1, 2, 5), "rk-opt": (1, 2, 3), "rk-translate": (1,), "rk-run": (1,)}
+SMALLEST = {"budget": "1", "time_limit": "20ms", "lower": True}
+"""As ``rk-opt --rematerialize --rk-lower`` would, and ``rk-translate --to step``."""
+REFUSED = {"rk-import": (1, 2, 5), "rk-run": (1,)}
 """Exit codes by which a tool says no."""
 BITS_DIFFER = 4
 
@@ -98,25 +101,34 @@ def _trace(subject: Subject, trains: bool, place: Path) -> None:
 
 
 def _through_tools(place: Path, trains: bool) -> Outcome:
-    plan = "--rematerialize=budget=1 on-infeasible=smallest time-limit=20ms"
     loss = "sum" if trains else "none"
-    lines = [
-        ["rk-import", "model.pt", "--inputs", "inputs.pt", "--loss", loss, "-o", "raw.mlir"],
-        ["rk-opt", "raw.mlir", plan, "--rk-lower", "-o", "out.mlir"],
-        ["rk-translate", "out.mlir", "--to", "step", "-o", "out.rkx"],
-        ["rk-run", "out.rkx", "--check", "--repeat", "0", "--warmup", "0", "--threads", "1", "--json"],
-    ]
-    for line in lines:
-        try:
-            done = subprocess.run(
-                [str(TOOLS / line[0]), *line[1:]], cwd=place, capture_output=True, text=True, timeout=SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            return Outcome("slow", f"{line[0]}: no answer in {SECONDS} s")
-        if done.returncode != 0:
-            return _failed(line[0], done.returncode, done.stderr)
-    again = json.loads(done.stdout)["reruns"]
-    return Outcome("equal", again=[str(again)] if again else [])
+    failed, _ = _tool(
+        place, "rk-import", "model.pt", "--inputs", "inputs.pt", "--loss", loss, "-o", "raw.mlir"
+    )
+    if failed is not None:
+        return failed
+    try:
+        planned = json.loads(_rk.rematerialize((place / "raw.mlir").read_text(), **SMALLEST))
+    except RkError as error:
+        return Outcome("refused", f"rk-opt: {told(error)}")
+    (place / "out.rkx").write_text(planned["step"])
+    run = ["rk-run", "out.rkx", "--check", "--repeat", "0", "--warmup", "0", "--threads", "1", "--json"]
+    failed, text = _tool(place, *run)
+    if failed is not None:
+        return failed
+    reruns = json.loads(text)["reruns"]
+    return Outcome("equal", again=[f"{reruns} runs"] if reruns else [])
+
+
+def _tool(place: Path, tool: str, *arguments: str) -> tuple[Outcome | None, str]:
+    """Runs a tool: what was wrong with it, or what it printed."""
+    try:
+        done = subprocess.run(
+            [str(TOOLS / tool), *arguments], cwd=place, capture_output=True, text=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome("slow", f"{tool}: no answer in {SECONDS} s"), ""
+    return (_failed(tool, done.returncode, done.stderr) if done.returncode else None), done.stdout
 
 
 def _failed(tool: str, code: int, text: str) -> Outcome:
