@@ -51,6 +51,8 @@ enum Verb {
     Bless(goldens::BlessOptions),
     /// Write docs/passes.md from the passes' headers and their lit examples
     Docs(passes_page::Options),
+    /// Write the tables of docs/benchmarks-gpu.md from what `python -m gpu_suite` measured
+    GpuTables(python::GpuTablesOptions),
     /// Write the skeleton of a pass, and say what to add where
     NewPass(new_pass::Options),
     /// Check what no compiler checks: headers, sizes, examples, laws, licences
@@ -85,6 +87,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Lit(options) => goldens::lit(&checkout, &options),
         Verb::Bless(options) => goldens::bless(&checkout, &options),
         Verb::Docs(options) => passes_page::run(&checkout, &options),
+        Verb::GpuTables(options) => python::gpu_tables(&checkout, &options),
         Verb::NewPass(options) => new_pass::run(&checkout, &options),
         Verb::Tidy => tidy::run(&checkout),
         Verb::CrateGraph => crate_graph::run(&checkout),

@@ -111,6 +111,30 @@ pub fn test(checkout: &Checkout) -> Result<()> {
     run("pytest", &["-q", "-p", "no:cacheprovider", "tests"])
 }
 
+#[derive(clap::Args)]
+pub struct GpuTablesOptions {
+    /// Folders of JSON lines; all of docs/gpu without them
+    folders: Vec<PathBuf>,
+}
+
+/// Writes the tables of docs/benchmarks-gpu.md.
+///
+/// # Errors
+/// When there are no numbers, or the page has no place for them.
+pub fn gpu_tables(checkout: &Checkout, options: &GpuTablesOptions) -> Result<()> {
+    let mut folders = options.folders.clone();
+    if folders.is_empty() {
+        for entry in std::fs::read_dir(checkout.path("docs/gpu"))? {
+            folders.push(entry?.path());
+        }
+        folders.sort();
+    }
+    let paths = std::env::join_paths([checkout.path(PACKAGES), checkout.path(FOLDER)])?;
+    let mut command = Command::new(checkout.python());
+    command.args(["-m", "gpu_suite.tables", "--page"]).arg(checkout.path("docs/benchmarks-gpu.md"));
+    process::show(command.args(folders).env("PYTHONPATH", paths))
+}
+
 /// Builds the wheel that people install.
 ///
 /// # Errors
