@@ -18,6 +18,7 @@ _LATE = {
     "CheckpointedModule": "rockmate",
     "Checkpointable": "checkpointable",
     "Rockmate": "rockmate",
+    "allow_recompute": "repetition",
     "export": "trace",
     "graphs": "stages",
     "plan": "planning",

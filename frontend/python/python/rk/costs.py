@@ -23,6 +23,7 @@ from torch.fx.node import map_arg
 
 from rk import cache, joint, settings, spelling
 from rk.graph_text import Call, Cost
+from rk.repetition import is_unknown
 
 log = logging.getLogger(__name__)
 QUICK = 2e-3
@@ -47,7 +48,10 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool
     name = f"costs-{cache.key_of(versions(device), *(['arena'] if arena else []))}"
     read = (cache.read(folder, name) or {}).items()
     known = {signature: Cost(ns, workspace, tuple(held)) for signature, (ns, workspace, held) in read}
-    wanted = {call.signature: call for call in calls if not call.is_view and call.signature not in known}
+    calls = [call for call in calls if not call.is_view and call.signature not in known]
+    # What runs once does not run here: nobody knows what else it does. Its cost may be known later.
+    unknown = {call.signature: call for call in calls if call.node and is_unknown(call.node)}
+    wanted = {call.signature: call for call in calls if call.signature not in unknown}
     if wanted:
         start = time.perf_counter()
         known.update(_all_measured(list(wanted.values()), device, arena))
@@ -56,7 +60,7 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool
         stored = {**(cache.read(folder, name) or {})}
         stored.update({signature: dataclasses.astuple(cost) for signature, cost in known.items()})
         cache.write(folder, name, stored)
-    return known
+    return known | {signature: _guessed(call.node) for signature, call in unknown.items()}
 
 
 def _all_measured(calls: list[Call], device: torch.device, arena: bool) -> list[tuple[str, Cost]]:
@@ -74,9 +78,7 @@ def _all_measured(calls: list[Call], device: torch.device, arena: bool) -> list[
 
 
 def _measured(calls: list[Call], device: torch.device, arena: bool) -> Iterator[tuple[str, Cost]]:
-    rng = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    kernels = settings.Kernels(device).kept()
-    with rng, kernels, torch.no_grad(), torch._C._DisableAutocast(), real_tensors():
+    with alone(device):
         for call in calls:
             if call.node is None:
                 yield call.signature, Cost(0, 0)
@@ -90,6 +92,22 @@ def _measured(calls: list[Call], device: torch.device, arena: bool) -> Iterator[
             except Exception as error:  # noqa: BLE001 - any operator may refuse made-up values
                 log.info("rk: %s cannot be measured: %s", call.node.target, error)
                 yield call.signature, _guessed(call.node)
+
+
+@contextlib.contextmanager
+def alone(device: torch.device) -> Iterator[None]:
+    """For operators that run while something is compiled: they change nothing of the user's, generators
+    included, and are not changed by his switches.
+    """
+    rng = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+    kernels = settings.Kernels(device).kept()
+    with rng, kernels, torch.no_grad(), torch._C._DisableAutocast(), real_tensors():
+        yield
+
+
+def on_made_up_values(node: fx.Node) -> Any:
+    """The result of a call on made-up tensors of the right sizes and strides."""
+    return node.target(*map_arg(node.args, _made_up), **map_arg(node.kwargs, _made_up))
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk import joint, loans, random_state, spelling
+from rk import joint, loans, random_state
+from rk.repetition import Manner, manner_of
 from rk.step import Step
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
@@ -116,7 +117,7 @@ class Emitter:
         if second and target is BATCH_NORM:
             args = (*args[:3], None, None, *args[5:])
         args, kwargs = map_arg(args, self._value), map_arg(node.kwargs, self._value)
-        if runs_again and spelling.operator(node.target).is_random:
+        if runs_again and manner_of(node) is Manner.RANDOM:
             device = device_of(node)
             if second:
                 args = (self._here(self.states[node]), device, target, *args)

@@ -18,6 +18,7 @@ from torch import fx
 
 from rk import joint, spelling
 from rk.errors import CompileError
+from rk.repetition import Manner, manner_of
 from rk.step import Step
 
 TANGENTS = "rk.tangents.default"
@@ -157,10 +158,11 @@ class Text:
         shared = [base for base in aliases if base >= 0]
         if shared:
             clauses += f" aliases({', '.join(map(str, aliases))})"
-        clauses += " random" if about.is_random else ""
+        is_random = manner_of(node) is Manner.RANDOM
+        clauses += " random" if is_random else ""
         clauses += " backward" if joint.is_backward(node) else ""
         made = [spelling.type_of(one, owner=base < 0) for one, base in zip(results, aliases, strict=True)]
-        is_view = len(shared) == len(results) > 0 and not writes and not about.is_random
+        is_view = len(shared) == len(results) > 0 and not writes and not is_random
         line = len(self.calls) + 1
         gradients = tuple(
             place

@@ -24,6 +24,7 @@ from torch.fx.node import map_arg
 
 from rk import loans, spelling
 from rk.joint import is_backward, is_backward_only, is_getitem, results_of, storage_of, tensor_of
+from rk.repetition import Manner, manner_of
 
 aten = torch.ops.aten
 LIKE = {
@@ -83,7 +84,8 @@ def _complete_tags(graph: fx.Graph, num_fwd_outputs: int) -> None:
 
 def _once(graph: fx.Graph) -> None:
     """Merges calls of the forward pass that give the same bits. Left alone is what draws random numbers, is
-    called for an effect or with the user's word on recomputation, shows what is overwritten, or is returned.
+    not known, is called for an effect or with the user's word on recomputation, shows what is overwritten, or
+    is returned.
     """
     nodes = list(graph.nodes)
     returned = [node for node in nodes[-1].all_input_nodes]
@@ -96,7 +98,7 @@ def _once(graph: fx.Graph) -> None:
         if node.op != "call_function" or is_backward(node) or "recompute" in node.meta:
             continue
         about = spelling.operator(node.target)
-        if about.is_random or about.is_effect or spelling.written(node):
+        if manner_of(node) > Manner.PURE or about.is_effect or spelling.written(node):
             continue
         if not is_getitem(node) and not isinstance(node.target, torch._ops.OpOverload):
             continue

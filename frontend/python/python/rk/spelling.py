@@ -139,8 +139,6 @@ class Operator:
     """Names and defaults, in schema order; empty without a schema."""
     written: frozenset[str]
     """The arguments that it overwrites."""
-    is_random: bool
-    """It draws from the default generator."""
     is_effect: bool
     """It is called for something besides its results: an assertion, a collective."""
 
@@ -154,18 +152,15 @@ def written(call: fx.Node) -> frozenset[str]:
 @functools.lru_cache(maxsize=4096)
 def operator(target: Any) -> Operator:
     """What is known of the target of a call."""
-    is_random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
     schema = getattr(target, "_schema", None)
     if schema is None:
         name = f"{getattr(target, 'namespace', 'python')}.{getattr(target, '__name__', target)}.default"
-        return Operator(name, (), frozenset(), is_random, is_effect=False)
+        return Operator(name, (), frozenset(), is_effect=False)
     space, name = schema.name.split("::")
     arguments = tuple((a.name, a.default_value if a.has_default_value() else None) for a in schema.arguments)
     written = frozenset(a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write)
     is_effect = space in COLLECTIVES or not schema.returns and not written
-    return Operator(
-        f"{space}.{name}.{schema.overload_name or 'default'}", arguments, written, is_random, is_effect
-    )
+    return Operator(f"{space}.{name}.{schema.overload_name or 'default'}", arguments, written, is_effect)
 
 
 def in_schema_order(about: Operator, node: fx.Node) -> list[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
 from rk import joint, loans, spelling
+from rk.repetition import Manner, is_unknown, manner_of
 
 
 class Step:
@@ -76,12 +77,20 @@ class Step:
         return index < len(self.gradients) and self.gradients[index] is not None
 
     def runs_once(self, call: fx.Node) -> bool:
-        """Whether nothing may run the call again: it changes the world, draws numbers that cannot be drawn
-        again, or the user wants its result saved (a policy of selective checkpointing).
+        """Whether nothing may run the call again: it changes the world or may do so for all that is known,
+        draws numbers that cannot be drawn again, or the user wants its result saved (a policy of selective
+        checkpointing).
         """
         about = spelling.operator(call.target)
         must_save = call.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
-        return about.is_effect or must_save or about.is_random and not self.replays
+        manner = manner_of(call)
+        return about.is_effect or must_save or manner > (Manner.RANDOM if self.replays else Manner.PURE)
+
+    def unknown(self) -> list[str]:
+        """The operators of which nothing is known, so that they must not run in a rehearsal either."""
+        calls = (node for node in self.lines if node is not None and is_unknown(node))
+        others = (node for node in calls if getattr(node.target, "namespace", "") not in spelling.COLLECTIVES)
+        return list(dict.fromkeys(spelling.operator(node.target).name for node in others))
 
     def gradient_bytes(self) -> int:
         """The bytes of all gradients of parameters, which scope ``activations`` does not count."""
@@ -146,7 +155,7 @@ class Step:
                 name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
                 about += [name, node.kwargs, node.meta.get("partitioner_tag"), node.meta.get("recompute")]
                 if not is_known:
-                    about.append(_sizes(node.meta.get("val")))
+                    about += [_sizes(node.meta.get("val")), manner_of(node)]
             elif node.op == "placeholder":
                 about += [target, node in self.static, *_shared(joint.tensor_of(node), storages)]
             elif node.op == "get_attr":

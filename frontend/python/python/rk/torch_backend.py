@@ -169,6 +169,7 @@ class Compiled:
             raise CompileError(
                 f"codegen='rk' runs on the CPU only, and this graph is on {device}; codegen='fx' runs there"
             )
+        self._refuse_rehearsals(step)
         self._kernels = settings.Kernels(device)
         problem = Problem(step, self.options, device)
         budget = shares.budget_of(problem)
@@ -198,6 +199,19 @@ class Compiled:
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
         return emitter.modules()
+
+    def _refuse_rehearsals(self, step: Step) -> None:
+        """What runs a step twice must not meet operators that run once."""
+        native = self.options.codegen == "rk"
+        unknown = step.unknown() if native or self.options.verify else []
+        if unknown:
+            asked = "codegen='rk'" if native else "verify=True"
+            instead = "codegen='fx' does not" if native else "rk.verify trains copies"
+            first = unknown[0].replace(".", "::", 1)
+            raise CompileError(
+                f"{asked} runs the first step twice, and nothing is known of {', '.join(unknown)}, so that "
+                f"it runs once: rk.allow_recompute('{first}') says that it may run again; {instead}"
+            )
 
     def _boxed(self, gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Callable[..., Any]:
         """What runs a pass: the program itself, unless something was added around it."""
