@@ -353,6 +353,54 @@ def scalar_parameter():
     return Fn(lambda self, x: (self.scale * x, x.argmax(1)), scale=nn.Parameter(torch.ones(()))), torch.randn(2, 4)
 
 
+def spectrum(self, x):
+    """`istft` reads on the host whether its window lets anything through."""
+    there = torch.stft(self.fc(x), 16, 4, window=self.window, return_complex=True)
+    return torch.istft(there * 2, 16, 4, window=self.window, length=64)
+
+
+def window_in_a_buffer():
+    return Fn(spectrum, fc=nn.Linear(64, 64), window=torch.hann_window(16)), torch.randn(2, 64)
+
+
+def window_in_the_trace():
+    window = torch.hann_window(16)
+
+    def f(self, x):
+        return torch.istft(torch.stft(self.fc(x), 16, 4, window=window, return_complex=True), 16, 4, window=window)
+
+    return Fn(f, fc=nn.Linear(64, 64)), torch.randn(2, 64)
+
+
+def rows_of_a_buffer():
+    def f(self, x):
+        return self.fc(x)[:, (self.rows > 0).nonzero()[:, 0]] * self.rows.max()
+
+    return Fn(f, fc=nn.Linear(4, 3), rows=torch.tensor([1.0, -1.0, 2.0])), torch.randn(2, 4)
+
+
+def bad_window():
+    return Fn(spectrum, fc=nn.Linear(64, 64), window=nn.Parameter(torch.hann_window(16))), torch.randn(2, 64)
+
+
+def bad_written_later():
+    def f(self, x):
+        chosen = self.fc(x)[:, (self.rows > 0).nonzero()[:, 0]]
+        self.rows.add_(1)
+        return chosen
+
+    return Fn(f, fc=nn.Linear(4, 3), rows=torch.tensor([1.0, -1.0, 2.0])), torch.randn(2, 4)
+
+
+def bad_written_before():
+    def f(self, x):
+        positive = self.rows > 0
+        self.rows.add_(1)
+        return self.fc(x)[:, positive.nonzero()[:, 0]]
+
+    return Fn(f, fc=nn.Linear(4, 3), rows=torch.tensor([1.0, -1.0, 2.0])), torch.randn(2, 4)
+
+
 def bad_nonzero():
     return Fn(lambda self, x: self.fc(x)[x > 0], fc=nn.Linear(3, 3)), torch.randn(2, 3)
 
@@ -381,7 +429,7 @@ def bad_float8():
 def main():
     folder, *names = sys.argv[1:]
     own = [name for name, value in list(globals().items()) if callable(value) and getattr(value, "__module__", "") == "__main__"]
-    for name in names or [name for name in own if name not in ("Fn", "main")]:
+    for name in names or [name for name in own if name not in ("Fn", "main", "spectrum")]:
         torch.manual_seed(0)
         model, inputs = globals()[name]()
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)

@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -71,12 +72,25 @@ void Recorder::call(const c10::OperatorHandle& op, c10::DispatchKeySet below, to
   }
 }
 
-// Operators that only look at the numbers of tensors made of literals: shape arithmetic that the trace left.
+// Whether numbers that it looks at may be others in the next step. Those of literals (shape arithmetic that the trace left) and of
+// buffers that no operator writes are not.
 bool Recorder::reads_data(const RecordedOp& op) const {
   for (const uint32_t operand : op.operands) {
-    if (values_[operand].defined && storages_.at(storage_order_[values_[operand].storage]).tainted) return true;
+    if (!values_[operand].defined) continue;
+    const auto& storage = storages_.at(storage_order_[values_[operand].storage]);
+    const auto written = [&](uint32_t buffer) { return storages_.at(storage_order_[buffer]).tainted; };
+    if (storage.tainted || std::any_of(storage.settled.begin(), storage.settled.end(), written)) return true;
   }
   return false;
+}
+
+// What it has answered is baked in: from here on the buffers behind it must stay as they are.
+void Recorder::read_by_the_host(const RecordedOp& op) {
+  for (const uint32_t operand : op.operands) {
+    if (!values_[operand].defined) continue;
+    const auto& storage = storages_.at(storage_order_[values_[operand].storage]);
+    for (const uint32_t buffer : storage.settled) settled_.try_emplace(buffer, current_);
+  }
 }
 
 void Recorder::check_storages(const RecordedOp& op) const {
@@ -85,10 +99,33 @@ void Recorder::check_storages(const RecordedOp& op) const {
     if (!meta.defined) continue;
     const auto& storage = storages_.at(storage_order_[meta.storage]);
     if (storage.constant) refuse("it writes to a tensor that is baked into the trace");
+    if (const auto reader = settled_.find(meta.storage); reader != settled_.end()) {
+      refuse("it writes to a buffer whose numbers " + reader->second + " has read to decide what is recorded");
+    }
     if (const auto strong = storage.weak.lock(); strong && strong->nbytes() != meta.storage_bytes) {
       refuse("it changes the size of the storage of its argument");
     }
   }
+}
+
+// Of results and of what was overwritten: whether their numbers may differ from step to step, and which buffers they come from.
+void Recorder::note_sources(const RecordedOp& op) {
+  const bool tainted = op.random || reads_data(op);
+  std::set<uint32_t> settled;
+  for (const uint32_t operand : op.operands) {
+    if (tainted || !values_[operand].defined) continue;
+    const auto& storage = storages_.at(storage_order_[values_[operand].storage]);
+    settled.insert(storage.settled.begin(), storage.settled.end());
+  }
+  auto note = [&](uint32_t value, bool written) {
+    if (!values_[value].defined) return;
+    auto& storage = storages_.at(storage_order_[values_[value].storage]);
+    // A buffer that is written has other numbers in the next step, whatever they come from.
+    storage.tainted |= tainted || (written && storage.settled.count(storage.id) != 0);
+    storage.settled.insert(settled.begin(), settled.end());
+  };
+  for (const uint32_t value : op.results) note(value, false);
+  for (const uint32_t index : op.writes) note(op.operands[index], true);
 }
 
 void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack) {
@@ -98,7 +135,8 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   entry.backward = backward;
   read_arguments(op, *stack, entry);
   if (op.hasTag(at::Tag::data_dependent_output) || current_ == "aten._local_scalar_dense.default") {
-    if (reads_data(entry)) refuse("its result is a number that depends on the data of the step");
+    if (reads_data(entry)) refuse("its result is a number that depends on the data of the step. It may read constants, and buffers that the step does not write");
+    read_by_the_host(entry);
     op.redispatchBoxed(below, stack); // shape arithmetic: the number is baked in, like every size of a trace
     calls_.push_back(std::string::npos);
     return;
@@ -111,7 +149,10 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
     }
   }
   const bool dynamic = op.hasTag(at::Tag::dynamic_output_shape) && current_ != "aten.index.Tensor";
-  if ((dynamic || masks) && reads_data(entry)) refuse("the shape of its result depends on the data of the step");
+  if (dynamic || masks) {
+    if (reads_data(entry)) refuse("the shape of its result depends on the data of the step. It may read constants, and buffers that the step does not write");
+    read_by_the_host(entry);
+  }
 
   auto* known_class = repeats_ > 0 ? &classes_.try_emplace(call_class(op, entry), Class{ops_.size()}).first->second : nullptr;
   const size_t calls = known_class ? ++known_class->calls : 0;
@@ -142,12 +183,7 @@ void Recorder::record(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   }
   entry.workspace = static_cast<uint64_t>(workspace(watch_memory, results));
   check_storages(entry);
-  const bool tainted = entry.random || reads_data(entry);
-  auto taint = [&](uint32_t value) {
-    if (values_[value].defined && tainted) storages_.at(storage_order_[values_[value].storage]).tainted = true;
-  };
-  for (const uint32_t value : entry.results) taint(value);
-  for (const uint32_t index : entry.writes) taint(entry.operands[index]);
+  note_sources(entry);
   entry.measured = known_class ? known_class->first : ops_.size();
   if (repeated) {
     std::vector<uint64_t> times;

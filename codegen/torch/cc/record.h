@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -104,9 +105,10 @@ class Recorder {
   struct Storage {
     c10::weak_intrusive_ptr<c10::StorageImpl> weak;
     uint32_t id;
-    bool tainted;  // derived from inputs, parameters, buffers or random numbers
+    bool tainted;  // its numbers may differ from step to step: derived from inputs, trainable parameters or random numbers, or written
     bool constant; // baked into the trace: must not be written
     std::vector<uint32_t> values;
+    std::set<uint32_t> settled; // unless tainted: the buffers that it is derived from, by their storages
   };
   struct Argument {
     uint32_t value;
@@ -134,6 +136,8 @@ class Recorder {
   void read_arguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack, RecordedOp& out);
   void read_results(const c10::OperatorHandle& op, const torch::jit::Stack& stack, RecordedOp& out);
   bool reads_data(const RecordedOp& op) const;
+  void read_by_the_host(const RecordedOp& op);
+  void note_sources(const RecordedOp& op);
   void check_storages(const RecordedOp& op) const;
   void record(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
   void time(const c10::OperatorHandle& op, c10::DispatchKeySet below, torch::jit::Stack* stack);
@@ -164,6 +168,7 @@ class Recorder {
     size_t calls = 0; // so far
   };
   std::unordered_map<std::string, Class> classes_;
+  std::unordered_map<uint32_t, std::string> settled_; // buffers whose numbers the recording rests on, and which operator read them
   std::chrono::nanoseconds measuring_{0};           // time that went into repeats and timed runs
   std::chrono::steady_clock::time_point run_started_; // of a timed run
   std::vector<Result> results_;

@@ -65,7 +65,7 @@ Recorder::Storage& Recorder::storage_of(const at::Tensor& tensor, bool& fresh) {
   const auto strong = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl);
   storage_order_.push_back(impl);
   const auto id = static_cast<uint32_t>(storage_order_.size() - 1);
-  return storages_.emplace(impl, Storage{c10::weak_intrusive_ptr<c10::StorageImpl>(strong), id, false, false, {}}).first->second;
+  return storages_.emplace(impl, Storage{c10::weak_intrusive_ptr<c10::StorageImpl>(strong), id, false, false, {}, {}}).first->second;
 }
 
 Meta Recorder::meta_of(const at::Tensor& tensor, uint32_t storage) const {
@@ -88,7 +88,10 @@ void Recorder::argument(const at::Tensor& tensor, uint8_t role, const std::strin
   bool fresh = false;
   auto& storage = storage_of(tensor, fresh);
   if (!fresh) return; // an input that is a view of another argument: derived where it is used
-  storage.tainted = true;
+  // An archive's buffers, and parameters that are not trained, are the same in every step unless the step writes to them.
+  const bool input = role == 0;
+  if (input || trainable) storage.tainted = true;
+  else storage.settled = {storage.id};
   arguments_.push_back({new_value(tensor, storage), role, trainable, name, aliases});
 }
 

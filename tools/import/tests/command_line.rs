@@ -7,8 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-const MODELS: [&str; 6] =
-    ["mlp", "nested_inputs", "indexing", "dropout_difference", "bad_nonzero", "bad_item"];
+const MODELS: [&str; 9] = [
+    "mlp",
+    "nested_inputs",
+    "indexing",
+    "dropout_difference",
+    "bad_nonzero",
+    "bad_item",
+    "bad_window",
+    "bad_written_later",
+    "bad_written_before",
+];
 
 fn archives() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
@@ -175,6 +184,12 @@ fn what_cannot_be_imported_is_named_with_its_reason() {
     let check = |name: &str, words: &[&str]| check_error(&[&path(folder, name), "-o", "x"], 5, words);
     check("bad_nonzero.pt", &["aten.index.Tensor", "'<root>'", "shape of its result depends on the data"]);
     check("bad_item.pt", &["aten._local_scalar_dense", "number that depends on the data"]);
+    check(
+        "bad_window.pt",
+        &["aten.equal.default", "depends on the data", "buffers that the step does not write"],
+    );
+    check("bad_written_later.pt", &["aten.add_", "writes to a buffer", "aten.nonzero.default has read"]);
+    check("bad_written_before.pt", &["aten.nonzero.default", "depends on the data"]);
 }
 
 #[test]
