@@ -9,6 +9,7 @@ changes.
   as ``--rk-dataflow`` does; otherwise the tensor would have to stay for its shape.
 * What forward computes twice from the same values is computed once, as PyTorch's own partitioner does. It may
   still run again.
+* A write into a part of a tensor, which comes as a chain of calls, becomes one call (:mod:`rk.writes`).
 * A forward value that overwrites an argument must not change what the backward pass reads: a reader of the
   old value gets a copy.
 * What the caller may change before the backward pass is copied where that is cheap (:mod:`rk.loans`).
@@ -22,7 +23,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk import loans, spelling
+from rk import loans, spelling, writes
 from rk.joint import is_backward, is_backward_only, is_getitem, results_of, storage_of, tensor_of
 from rk.repetition import Manner, manner_of
 
@@ -46,12 +47,16 @@ FILL = {
 }
 
 
-def normalize(graph: fx.Graph, num_fwd_outputs: int) -> None:
-    """Rewrites the graph in place; so many of its results are those of the forward pass."""
+def normalize(graph: fx.Graph, num_fwd_outputs: int, *, fuses: bool = False) -> None:
+    """Rewrites the graph in place; so many of its results are those of the forward pass. ``fuses``: kernels
+    are made of it afterwards, of a chain of writes one.
+    """
     _complete_tags(graph, num_fwd_outputs)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in LIKE:
             _without_shape_operand(graph, node)
+    if not fuses:
+        writes.merge(graph)
     _once(graph)
     _running_statistics(graph)
     _keep_old_values(graph)

@@ -161,8 +161,8 @@ class Compiled:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
         unplannable.check(gm.graph)
-        normalize.normalize(gm.graph, num_fwd_outputs)
         replays = self.options.codegen != "inductor"
+        normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
         if self.options.codegen == "rk" and device.type != "cpu":
