@@ -164,6 +164,12 @@ fn replay(
     device.set_generator_state(&state)
 }
 
+/// The first line that says something.
+fn first_line(message: &str) -> String {
+    let said = message.lines().map(str::trim).find(|line| !line.is_empty());
+    said.unwrap_or("an error without a message").to_owned()
+}
+
 fn node_name(step: &Step, instr: usize) -> String {
     match step.program.instrs.get(instr) {
         Some(Instr::Run(run)) => step.nodes[run.node.index()].name.clone(),
@@ -185,7 +191,7 @@ fn failed(step: &Step, segment: &Segment, action: Option<usize>, message: &str) 
                         "program[{}] {:?}: kernel {}",
                         segment.instr, node.name, kernel.aside.symbol
                     ),
-                    message: message.lines().next().unwrap_or_default().to_owned(),
+                    message: first_line(message),
                 };
             }
             let cloned = usize::from(node.overwrites.is_some() && !run.overwrite);
@@ -196,6 +202,6 @@ fn failed(step: &Step, segment: &Segment, action: Option<usize>, message: &str) 
     let op = ops.map_or(String::new(), |call| format!(": {}", call.op));
     RuntimeError::Execution {
         place: format!("program[{}] {:?}{op}", segment.instr, node_name(step, segment.instr)),
-        message: message.lines().next().unwrap_or_default().to_owned(),
+        message: first_line(message),
     }
 }

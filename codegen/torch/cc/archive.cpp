@@ -131,10 +131,8 @@ const char* rk_archive_load(const char* path, int32_t type, int32_t index, RkArc
       TORCH_CHECK(module.find_method("forward").has_value(), "it has no method 'forward'");
       auto attributes = rk::attributes_of(module);
       *out = new RkArchive{std::move(module), device, std::move(attributes), rk::traced_inputs(path)};
-    } catch (const c10::Error& e) {
-      throw rk::KindError(RK_ARCHIVE, rk::first_line(e.what_without_backtrace()));
     } catch (const std::exception& e) {
-      throw rk::KindError(RK_ARCHIVE, rk::first_line(e.what()));
+      throw rk::KindError(RK_ARCHIVE, rk::first_line(rk::told(e)));
     }
   });
 }
@@ -179,7 +177,7 @@ const char* rk_pickle_load(const char* path, const char*** names, at::Tensor*** 
     try {
       rk::flatten(torch::jit::pickle_load(data), "", leaves);
     } catch (const std::exception& e) {
-      throw rk::KindError(RK_INPUTS, "not a file of torch.save with tensors, tuples, lists and dicts: " + rk::first_line(e.what()));
+      throw rk::KindError(RK_INPUTS, "not a file of torch.save with tensors, tuples, lists and dicts: " + rk::first_line(rk::told(e)));
     }
     *n = leaves.size();
     *names = static_cast<const char**>(std::calloc(leaves.size() + 1, sizeof(char*)));

@@ -19,6 +19,9 @@ struct KindError : std::runtime_error {
   RkKind kind;
 };
 
+// What an exception says, and its type when it says nothing: a caller can name the operator, and must not have to guess the rest.
+std::string told(const std::exception& error);
+
 // Runs `body`; turns whatever it throws into an error text. An exception that crossed into Rust would abort.
 template <class F>
 const char* guarded(F&& body) noexcept {
@@ -27,10 +30,8 @@ const char* guarded(F&& body) noexcept {
     return nullptr;
   } catch (const KindError& e) {
     return heap_string(std::string(1, e.kind) + e.what());
-  } catch (const c10::Error& e) {
-    return heap_string(e.what_without_backtrace());
   } catch (const std::exception& e) {
-    return heap_string(e.what());
+    return heap_string(told(e));
   } catch (...) {
     return heap_string("an exception of unknown type");
   }

@@ -157,8 +157,8 @@ Arguments convert_arguments(const c10::FunctionSchema& schema, const RkCell* cel
     }
     try {
       out.stack.push_back(reader.read(argument.type(), static_cast<int32_t>(i)));
-    } catch (const c10::Error& e) {
-      TORCH_CHECK(false, schema.operator_name(), ": argument '", argument.name(), "': ", e.what_without_backtrace());
+    } catch (const std::exception& e) {
+      TORCH_CHECK(false, schema.operator_name(), ": argument '", argument.name(), "': ", told(e));
     }
   }
   TORCH_CHECK(reader.empty(), schema.operator_name(), ": more than ", arguments.size(), " arguments");

@@ -98,9 +98,9 @@ void Interpreter::run(Node& node, Frame& frame) {
     for (size_t i = 0; i < stack.size(); ++i) set(node.outputs()[i], std::move(stack[i]), frame);
   } catch (const KindError&) {
     throw; // knows its place already
-  } catch (const c10::Error& e) {
+  } catch (const std::exception& e) {
     const std::string where = path_.empty() ? "the root" : path_;
-    throw KindError(RK_INPUTS, std::string(node.kind().toQualString()) + " at " + where + ": " + e.what_without_backtrace());
+    throw KindError(RK_INPUTS, std::string(node.kind().toQualString()) + " at " + where + ": " + told(e));
   }
   const uint64_t after = at::sequence_number::peek();
   if (ranges == nullptr || after == before) return;

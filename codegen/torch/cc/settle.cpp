@@ -23,9 +23,37 @@ struct Misplaced {
   std::vector<char> content;
   std::vector<int64_t> sizes, strides;
   int64_t offset;
+  int64_t first; // byte of the storage at which the content begins
   c10::DispatchKeySet keys;
   caffe2::TypeMeta dtype;
 };
+
+// Bytes from the first element of a tensor to the end of its last one.
+int64_t spanned(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 0) return 0;
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  return (last + 1) * static_cast<int64_t>(tensor.element_size());
+}
+
+// A result that is a part of a storage of another size than planned (a kernel clones all of what it was shown a part of), as it will be
+// put into its own place: with its strides, and if it fits with its offset.
+Misplaced cut_out(const rk::Output& output, const at::Tensor& tensor) {
+  const int64_t bytes = spanned(tensor), size = static_cast<int64_t>(tensor.element_size());
+  int64_t offset = tensor.storage_offset();
+  if (offset * size + bytes > output.bytes) offset = 0;
+  TORCH_CHECK(bytes <= output.bytes, "a result takes ", tensor.storage().nbytes(), " bytes instead of the planned ", output.bytes, ", and is not laid out as PyTorch's tracing says");
+  const auto* from = static_cast<const char*>(tensor.data_ptr());
+  return {&output, {from, from + bytes}, tensor.sizes().vec(), tensor.strides().vec(), offset, offset * size, tensor.key_set(), tensor.dtype()};
+}
+
+Misplaced taken_whole(const rk::Output& output, const at::Tensor& tensor) {
+  const auto* from = static_cast<const char*>(tensor.storage().data());
+  return {&output, {from, from + output.bytes}, tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), 0, tensor.key_set(), tensor.dtype()};
+}
+
 
 // A tensor over these bytes.
 at::Tensor over(c10::DataPtr data, int64_t bytes, c10::DispatchKeySet keys, caffe2::TypeMeta dtype, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
@@ -50,14 +78,28 @@ void note_moved(RkArena& arena, const rk::Output& output) {
   arena.held += 1;
 }
 
+// The result in memory of the CPU's allocator, which has this size.
+at::Tensor made_on_the_heap(const Misplaced& from) {
+  c10::DataPtr data = c10::GetAllocator(c10::DeviceType::CPU)->allocate(static_cast<size_t>(from.output->bytes));
+  std::copy(from.content.begin(), from.content.end(), static_cast<char*>(data.get()) + from.first);
+  return over(std::move(data), from.output->bytes, from.keys, from.dtype, from.sizes, from.strides, from.offset);
+}
+
 at::Tensor made_at(RkArena& arena, const Misplaced& from) {
   char* place = from.output->place;
-  std::copy(from.content.begin(), from.content.end(), place);
+  std::copy(from.content.begin(), from.content.end(), place + from.first);
   note_moved(arena, *from.output);
   rk::memory_add(from.output->bytes);
   auto* allocator = c10::GetAllocator(c10::DeviceType::CPU);
   c10::DataPtr data(place, place, allocator->raw_deleter(), c10::Device(c10::DeviceType::CPU));
   return over(std::move(data), from.output->bytes, from.keys, from.dtype, from.sizes, from.strides, from.offset);
+}
+
+// Whether the launch that is on has made this on the CPU, and not at the place of a result.
+bool is_temporary(RkArena& arena, const void* data) {
+  if (!arena.device.is_cpu()) return false;
+  std::lock_guard<std::mutex> guard(arena.lock);
+  return std::any_of(arena.taken.begin(), arena.taken.end(), [&](const RkGap& taken) { return arena.base + taken.from == data; });
 }
 
 // The deleter of a tensor that was put into the arena without a request.
@@ -103,6 +145,7 @@ at::Tensor taken_out(RkArena& arena, const rk::Output& output, const at::Tensor&
 void rk::learn(RkArena& arena, RkSlots& slots) {
   rk::Run& run = *arena.run;
   const auto& blocks = arena.watch->blocks;
+  std::vector<bool> cut(blocks.size(), false);
   run.requests.clear();
   for (const auto& block : blocks) run.requests.push_back({block.bytes, -1, -1});
   std::vector<rk::Fixed> results;
@@ -113,6 +156,12 @@ void rk::learn(RkArena& arena, RkSlots& slots) {
     const int64_t block = arena.watch->last_at(tensor.storage().data());
     if (block < 0) continue;
     const int64_t made = blocks[static_cast<size_t>(block)].bytes;
+    if (arena.device.is_cpu() && made != output.bytes) {
+      // In a step that runs it is made among the temporaries. Whoever reads it in this one must see the same storage.
+      cut[static_cast<size_t>(block)] = true;
+      tensor_at(slots, output.slot) = made_on_the_heap(cut_out(output, tensor));
+      continue;
+    }
     TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
     rk::Request& request = run.requests[static_cast<size_t>(block)];
     if (request.output >= 0) continue; // two results in one storage
@@ -124,7 +173,7 @@ void rk::learn(RkArena& arena, RkSlots& slots) {
   std::vector<rk::Block> temporaries;
   std::vector<rk::Request*> theirs;
   for (size_t k = 0; k < blocks.size(); ++k) {
-    if (run.requests[k].output >= 0 || blocks[k].to == rk::kNever) continue;
+    if (run.requests[k].output >= 0 || (blocks[k].to == rk::kNever && !cut[k])) continue;
     temporaries.push_back(blocks[k]);
     theirs.push_back(&run.requests[k]);
   }
@@ -145,18 +194,24 @@ void rk::settle(RkArena& arena, RkSlots& slots) {
     if (output.bytes == 0 || !tensor.defined() || tensor.device().type() != arena.device.type()) continue;
     const auto& storage = tensor.storage();
     const auto made = static_cast<int64_t>(storage.nbytes());
-    TORCH_CHECK(made == output.bytes, "a result takes ", made, " bytes instead of the planned ", output.bytes);
-    if (storage.data() == output.place) continue;
+    const bool cut = made != output.bytes;
+    TORCH_CHECK(!cut || is_temporary(arena, storage.data()), "a result takes ", made, " bytes instead of the planned ", output.bytes);
+    if (storage.data() == output.place && !cut) continue;
     const auto* from = static_cast<const char*>(storage.data());
     if (output.place == nullptr) {
-      if (from >= arena.base && from < arena.base + arena.bytes) tensor = taken_out(arena, output, tensor);
+      if (cut) {
+        note_moved(arena, output);
+        tensor = made_on_the_heap(cut_out(output, tensor));
+      } else if (from >= arena.base && from < arena.base + arena.bytes) {
+        tensor = taken_out(arena, output, tensor);
+      }
       continue;
     }
     if (arena.device.is_cuda()) {
       tensor = moved_to(arena, output, tensor);
       continue;
     }
-    misplaced.push_back({&output, {from, from + made}, tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset(), tensor.key_set(), tensor.dtype()});
+    misplaced.push_back(cut ? cut_out(output, tensor) : taken_whole(output, tensor));
   }
   // All are taken out before any is put in its place: two may have changed places.
   for (const auto& one : misplaced) tensor_at(slots, one.output->slot).reset();

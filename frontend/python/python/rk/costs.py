@@ -123,7 +123,8 @@ def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...], ar
     args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
     held: tuple[int, ...] = ()
     if arena:
-        first, workspace = _packed(node.target, args, kwargs, gradients)
+        planned = [None if one is None else one.untyped_storage().nbytes() for one in joint.results_of(node)]
+        first, workspace = _packed(node.target, args, kwargs, gradients, planned)
     else:
         fakes = joint.results_of(node)
         uncounted = [fakes[place].untyped_storage().nbytes() for place in gradients]
@@ -217,9 +218,12 @@ def _wait(device: torch.device) -> None:
         torch.get_device_module(device).synchronize(device)
 
 
-def _packed(target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...]) -> tuple[float, int]:
+def _packed(
+    target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...], planned: list[int | None]
+) -> tuple[float, int]:
     """Seconds of one call on the CPU, and the bytes that its temporaries need in an arena. The results at the
-    places ``leaving`` have none in it.
+    places ``leaving`` have none in it, and what is not as long as ``planned`` is a temporary that the result
+    is cut out of.
     """
     from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
 
@@ -231,7 +235,7 @@ def _packed(target: Any, args: Any, kwargs: Any, leaving: tuple[int, ...]) -> tu
     seconds = time.perf_counter() - start
     kept: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
     for place, one in enumerate(joint.flat(result)):
-        if isinstance(one, torch.Tensor):
+        if isinstance(one, torch.Tensor) and one.untyped_storage().nbytes() == planned[place]:
             kept[place in leaving].append(one)
     return seconds, watch.workspace(*(handles_of(some) for some in kept))
 

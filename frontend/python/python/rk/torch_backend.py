@@ -22,6 +22,7 @@ from rk import (
     comparison,
     emit,
     governed,
+    limits,
     nesting,
     normalize,
     program,
@@ -165,10 +166,8 @@ class Compiled:
         normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
-        if self.options.codegen == "rk" and device.type != "cpu":
-            raise CompileError(
-                f"codegen='rk' runs on the CPU only, and this graph is on {device}; codegen='fx' runs there"
-            )
+        if self.options.codegen == "rk":
+            limits.check(step, device)
         self._refuse_rehearsals(step)
         self._kernels = settings.Kernels(device)
         problem = Problem(step, self.options, device)

@@ -49,6 +49,8 @@ pub fn given(py: Python<'_>, tensors: Vec<Option<Tensor>>) -> PyResult<Handles<'
 /// An exception of the package by its name in `rk.errors`. What an operator that is written in Python has raised is its cause.
 pub fn raised(py: Python<'_>, name: &str, text: &str) -> PyErr {
     let cause = PyErr::take(py);
+    let said = cause.as_ref().map(|cause| format!("{text}: {cause}"));
+    let text = said.as_deref().unwrap_or(text).trim_end_matches([' ', ':']);
     let made = py.import("rk.errors").and_then(|errors| errors.getattr(name)?.call1((text,)));
     let error = made.map_or_else(|_| PyRuntimeError::new_err(text.to_owned()), PyErr::from_value);
     error.set_cause(py, cause);

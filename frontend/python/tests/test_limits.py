@@ -1,0 +1,138 @@
+"""What codegen="rk" computes with, and what it refuses: by name, before anything is planned."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_bits import equal
+
+import rk
+from rk import schedule
+
+
+def gradient(function, *inputs, backend="rk", **options):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    x = torch.randn(4, 8, requires_grad=True)
+    options = {"options": {"codegen": "rk", "budget": "100%", **options}} if backend == "rk" else {}
+    results = torch.compile(function, backend=backend, **options)(x, *inputs)
+    results = results if isinstance(results, tuple) else (results,)
+    sum(one.float().sum() for one in results).backward()
+    return [*(one.detach().float() for one in results), x.grad]
+
+
+@torch.library.custom_op("rk_limits::part", mutates_args=())
+def part(x: torch.Tensor) -> torch.Tensor:
+    """A slice of a buffer that is longer than tracing says."""
+    longer = torch.full((3 * x.numel(),), 7.0)
+    longer[5 : 5 + x.numel()] = x.flatten() * 2
+    return longer[5 : 5 + x.numel()].view(x.shape)
+
+
+part.register_fake(torch.empty_like)
+part.register_autograd(lambda ctx, g: part(g))
+
+
+@torch.library.custom_op("rk_limits::silent", mutates_args=())
+def silent(x: torch.Tensor) -> torch.Tensor:
+    """Fails without a word."""
+    raise AssertionError
+
+
+silent.register_fake(torch.empty_like)
+silent.register_autograd(lambda ctx, g: g)
+
+
+@torch.library.custom_op("rk_limits::fill", mutates_args=("y",))
+def fill(x: torch.Tensor, y: torch.Tensor) -> None:
+    """Overwrites what it is given."""
+    y.copy_(x * 2)
+
+
+fill.register_fake(lambda x, y: None)
+
+
+@pytest.mark.parametrize("budget", ["100%", "70%"])
+def test_a_result_that_is_a_part_of_a_longer_storage(budget):
+    def function(x):
+        for _ in range(3):
+            x = part(x.sin()).sigmoid()
+        return x
+
+    expected = gradient(function, backend="aot_eager")
+    assert equal(expected, gradient(function, budget=budget, on_infeasible="best"))
+
+
+def test_an_error_without_a_message_names_its_operator():
+    with pytest.raises(
+        rk.ExecutionError, match="rk_limits.silent.default: an exception of Python: AssertionError"
+    ):
+        gradient(lambda x: silent(x.sin()).exp())
+
+
+def filled(x):
+    y = torch.empty(4, 8)
+    fill(x.detach(), y)
+    return y * x
+
+
+def chosen(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)).exp()
+
+
+def nested(x):
+    @torch.compiler.nested_compile_region
+    def region(x):
+        return x.sin() * x
+
+    return region(region(x))
+
+
+REFUSED = [
+    (filled, "auto_functionalized_v2 of rk_limits.fill.default"),
+    (chosen, "higher-order operator cond"),
+    (lambda x: torch.view_as_real(x * (1 + 2j)), "of aten.mul.Tensor is .1.2j., of type complex"),
+    (
+        lambda x, i: x[i.long()],
+        r"argument .* has elements of type torch.uint16",
+        torch.tensor([1], dtype=torch.uint16),
+    ),
+]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("function", "named", "inputs"), [(f, n, i) for f, n, *i in REFUSED], ids=[n for _, n, *_ in REFUSED]
+)
+def test_what_is_refused_is_named_and_runs_with_the_other_codegen(function, named, inputs, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(schedule, "Problem", None)
+        words = f"{named}.*codegen='rk' cannot run this graph; codegen='fx' can"
+        with pytest.raises(Exception, match=words) as info:
+            gradient(function, *inputs)
+    assert isinstance(info.value.inner_exception, rk.CompileError)
+    expected = gradient(function, *inputs, backend="aot_eager")
+    assert equal(expected, gradient(function, *inputs, codegen="fx"))
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (
+            lambda x: x[x.detach()[:, 0].gt(0).nonzero()[:, 0]],
+            "aten.nonzero.default has a size that depends on data",
+        ),
+        (lambda x: x * int(x.detach().abs().sum().item()), "aten._local_scalar_dense.default is a number"),
+    ],
+)
+def test_what_depends_on_data_is_named(function, named):
+    capture = torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True)
+    with capture, pytest.raises(Exception, match=f"{named}.*the graph ends there") as info:
+        gradient(function)
+    assert isinstance(info.value.inner_exception, rk.CompileError)
+
+
+def test_operators_of_higher_order_are_refused():
+    with pytest.raises(Exception, match="higher-order operator invoke_subgraph.*codegen='fx'") as info:
+        gradient(nested)
+    assert isinstance(info.value.inner_exception, rk.CompileError)
