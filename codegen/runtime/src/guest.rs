@@ -13,7 +13,7 @@
 //! Not here: the border to the caller's language, several steps at once (each has a guest of its own).
 
 use rk_step::model::TANGENTS;
-use rk_step::{ArgValue, Instr, Step};
+use rk_step::{ArgValue, Instr, Step, TensorSpec};
 use rk_torch::{Counts, Device, Settings, memory};
 use tch::Tensor;
 
@@ -62,6 +62,18 @@ fn without_the_world(mut step: Step) -> Step {
         }
     }
     step
+}
+
+/// A tensor with the strides that the step expects: itself, or a copy where it is of the right type and laid out otherwise. Autograd
+/// promises no strides, nor do those who put away what is saved.
+fn fitting(spec: &TensorSpec, tensor: &Tensor, device: Device) -> Result<Tensor, String> {
+    match arguments::fits(tensor, spec, device) {
+        Ok(()) => Ok(tensor.shallow_clone()),
+        Err(_) if tensor.device() == device.to_tch() => {
+            laid_out(spec, tensor, device.to_tch()).map_err(|wrong| wrong.to_string())
+        }
+        Err(wrong) => Err(wrong),
+    }
 }
 
 impl Guest {
@@ -162,6 +174,35 @@ impl Guest {
         outputs.collect()
     }
 
+    /// Lets go of the arguments between the halves: the caller gives those that the second half reads back by [`Guest::bring`].
+    ///
+    /// # Errors
+    /// None in practice; libtorch's.
+    pub fn release(&mut self) -> Result<(), RuntimeError> {
+        (0..self.machine.step().args.len()).try_for_each(|arg| Ok(self.machine.slots.clear(arg)?))
+    }
+
+    /// Takes the arguments that the second half reads, in the order of [`Guest::read_late`]: those of the first half, or copies of them,
+    /// which may have other strides.
+    ///
+    /// # Errors
+    /// When their number differs, or the type of one, which is named.
+    pub fn bring(&mut self, late: &[Tensor]) -> Result<(), RuntimeError> {
+        let places = self.read_late();
+        if places.len() != late.len() {
+            let message = format!("{} arguments for a second half that reads {}", late.len(), places.len());
+            return Err(RuntimeError::Model(message));
+        }
+        let device = self.machine.device;
+        for (place, tensor) in places.into_iter().zip(late) {
+            let arg = &self.machine.step().args[place];
+            let fitting = fitting(&arg.spec, tensor, device)
+                .map_err(|wrong| RuntimeError::Model(format!("argument {place}, {:?}, {wrong}", arg.name)))?;
+            self.machine.slots.set(place, &fitting)?;
+        }
+        Ok(())
+    }
+
     /// Runs the second half on the gradients of the outputs, and gives the gradients: the results behind those of the first
     /// half and the tangents. Nothing of the step is kept.
     ///
@@ -191,20 +232,16 @@ impl Guest {
             let message = format!("{} tangents for a step with {}", tangents.len(), slots.len());
             return Err(RuntimeError::Model(message));
         }
-        let mut fitting = Vec::with_capacity(slots.len());
+        let mut ready = Vec::with_capacity(slots.len());
         for (index, (&slot, tangent)) in slots.iter().zip(tangents).enumerate() {
-            let device = self.machine.device;
             let Some(spec) = self.machine.tangent_spec(slot) else { continue };
-            fitting.push(match arguments::fits(tangent, spec, device) {
-                Ok(()) => tangent.shallow_clone(),
-                // Of the right type, and with other strides: autograd promises none.
-                Err(_) if tangent.device() == device.to_tch() => laid_out(spec, tangent, device.to_tch())
+            ready.push(
+                fitting(spec, tangent, self.machine.device)
                     .map_err(|wrong| RuntimeError::Model(format!("tangent {index} {wrong}")))?,
-                Err(wrong) => return Err(RuntimeError::Model(format!("tangent {index} {wrong}"))),
-            });
+            );
         }
-        self.machine.put_tangents(&fitting)?;
-        drop(fitting);
+        self.machine.put_tangents(&ready)?;
+        drop(ready);
         // Whatever else the caller has allocated since counts as there before.
         let resident = memory::read(self.machine.device)?.current.saturating_sub(between.live);
         let (mut measured, _) = self.machine.run_part(Part::Backward, resident, between.progress)?;
@@ -226,7 +263,7 @@ impl Guest {
     pub fn abandon(&mut self) -> Result<(), RuntimeError> {
         self.between = None;
         self.machine.let_go(true)?;
-        (0..self.machine.step().args.len()).try_for_each(|arg| Ok(self.machine.slots.clear(arg)?))
+        self.release()
     }
 
     /// Whether the second half of a run is still to come.

@@ -2,9 +2,17 @@
 
 AOTAutograd gets two graphs of one call each, as from :mod:`rk.program`; behind both calls stands one step
 (:mod:`rk._rk_runtime`), which keeps its values in its arena from forward to backward. What forward saves for
-backward is a *ticket*, a number that says which run is meant, and the inputs and outputs that backward will
-read, so that PyTorch notices when somebody changes them in between. What may change unnoticed (law S9) is
-handed on behind the ticket. A ticket that goes without a backward pass gives its arena free.
+backward are the inputs and outputs that backward will read, so that PyTorch notices when somebody changes
+them in between, what may change unnoticed (law S9), and two numbers that say which run is meant:
+
+* The *ticket* is saved as any tensor is, so hooks on saved tensors see it and may replace it.
+* The *keeper* lies on autograd's node, where no hook sees it. When it goes without a backward pass, the
+  arena is free.
+
+``torch.utils.checkpoint`` drops what is saved and runs forward again when it is needed. Then there is nothing
+to keep: the run lives as long as the storage of its ticket, and backward belongs to the run whose ticket
+comes back. Under any other hooks (which copy, compress, move to another memory) the keeper says which run is
+meant, and backward reads the inputs that the hooks give back.
 
 Outputs and gradients are allocated by PyTorch's allocator when they are made: they are the caller's.
 """
@@ -69,14 +77,15 @@ class Program:
         self.inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]
         self._handed_out = [place for place, node in enumerate(step.outputs) if self._is_made(node)]
         self._idle = [self._machine()]
-        self._busy: dict[int, _rk_runtime.Machine] = {}
+        self._busy: dict[int, tuple[_rk_runtime.Machine, bool]] = {}
+        """Runs between forward and backward by their number, each with whether hooks have its inputs."""
         machine = self._idle[0]
         self.last = machine
         self._read_arguments(machine)
         self._read_results(machine)
         self._updated = sorted(step.updated())
-        self.first_activation = len(step.outputs) + len(self.saved) + len(self.saved_outputs)
-        """Where the ticket is among the results of forward."""
+        self.first_activation = len(step.outputs) + len(self.saved) + len(self.saved_outputs) + 1
+        """Where the keeper is among the results of forward."""
         self.forward, self.backward = _boxed(self._forward), _boxed(self._backward)
 
     def _machine(self) -> _rk_runtime.Machine:
@@ -98,8 +107,8 @@ class Program:
             if node is not None and node.op == "get_attr":
                 self._constants[node.target] = getattr(self._step.gm, node.target)
         self._sources = [places.get(name, name) for name in machine.arguments]
-        sources = (self._sources[argument] for argument in machine.read_late)
-        late = [place for place in sources if isinstance(place, int)]
+        self._late = [self._sources[argument] for argument in machine.read_late]
+        late = [place for place in self._late if isinstance(place, int)]
         lent = self._step.loans.arguments
         self.saved = [place for place in late if self.inputs[place] not in lent]
         """The inputs that backward reads and must find unchanged."""
@@ -123,10 +132,14 @@ class Program:
             raise
         del tensors
         torch.autograd.graph.increment_version([args[place] for place in self._updated])
-        number = next(_TICKETS)
-        ticket = torch.tensor(number)
-        self._busy[number] = self.last = machine
-        weakref.finalize(ticket, self._give_up, number).atexit = False
+        number, (hooked, recomputed) = next(_TICKETS), _hooks()
+        if hooked:
+            # They may be there to let go of what is saved.
+            machine.release()
+        ticket, keeper = torch.tensor(number), torch.tensor(0 if recomputed else number)
+        self._busy[number], self.last = (machine, hooked), machine
+        owner = ticket if recomputed else keeper
+        weakref.finalize(owner.untyped_storage(), self._give_up, number).atexit = False
         results = list(self._step.outputs)
         for place, one in zip(self._handed_out, _tensors(made), strict=True):
             node = self._step.outputs[place]
@@ -135,14 +148,16 @@ class Program:
         saved += [results[place] for place in self.saved_outputs]
         unchecked = [args[place] for place in self.unchecked]
         args.clear()
-        return [*results, *saved, ticket, *unchecked]
+        return [*results, *saved, ticket, keeper, *unchecked]
 
     def _backward(self, args: list[Any]) -> list[Any]:
         place = len(self.saved) + len(self.saved_outputs)
-        number = args[place].item()
-        # Before the ticket goes.
-        machine = self._busy.pop(number, None)
-        tangents = args[place + 1 + len(self.unchecked) :]
+        (ticket, keeper), behind = args[place : place + 2], args[place + 2 :]
+        late = dict(zip(self.saved, args, strict=False))
+        late.update(zip(self.unchecked, behind, strict=False))
+        tangents = behind[len(self.unchecked) :]
+        # Before they go, and their arena with them.
+        machine, hooked = self._busy.pop(keeper.item() or ticket.item(), (None, False))
         args.clear()
         if machine is None:
             raise ExecutionError(
@@ -150,6 +165,9 @@ class Program:
                 "backward once (no retain_graph=True, no second derivatives); codegen='fx' keeps them"
             )
         try:
+            if hooked:
+                self._bring(machine, late)
+            del behind, late
             made = machine.backward(handles_of(tangents))
         finally:
             self._put_back(machine)
@@ -158,9 +176,21 @@ class Program:
             results[place] = one
         return results
 
+    def _bring(self, machine: _rk_runtime.Machine, given: dict[int, torch.Tensor]) -> None:
+        """Hands over what hooks have made of the inputs that backward reads."""
+        late = [given[one] if isinstance(one, int) else self._constants[one] for one in self._late]
+        try:
+            machine.bring(handles_of(late))
+        except ExecutionError as error:
+            machine.abandon()
+            raise ExecutionError(
+                f"a hook on saved tensors has changed what backward reads: {error}; codegen='fx' takes what "
+                "hooks give back as it is"
+            ) from None
+
     def _give_up(self, number: int) -> None:
-        """The ticket is gone. If backward has not run, it never will."""
-        machine = self._busy.pop(number, None)
+        """Nobody holds the run any more. If backward has not run, it never will."""
+        machine, _ = self._busy.pop(number, (None, False))
         if machine is not None:
             machine.abandon()
             self._put_back(machine)
@@ -178,8 +208,10 @@ class Program:
         """The graphs of one call that AOTAutograd reads."""
         fake = next(tensor for node in self.inputs if (tensor := joint.tensor_of(node)) is not None)
         with fake.fake_mode:
-            ticket = {"val": torch.empty((), dtype=torch.int64)}
-        made = [self._outside_forward(ticket), self._outside_backward(ticket)]
+            marks = [{"val": torch.empty((), dtype=torch.int64)} for _ in range(2)]
+        # AOTAutograd puts it on the node instead of giving it to autograd, which would show it to hooks.
+        marks[1]["saved_tensor_with_no_vc_check"] = True
+        made = [self._outside_forward(marks), self._outside_backward(marks)]
         self._lengths = [len(module.graph.nodes) for module in made]
         return made
 
@@ -187,7 +219,7 @@ class Program:
         """Whether nothing has been added since to what :meth:`modules` gave."""
         return len(gm.graph.nodes) == self._lengths[("forward", "backward").index(name)]
 
-    def _outside_forward(self, ticket: dict[str, Any]) -> fx.GraphModule:
+    def _outside_forward(self, marks: list[dict[str, Any]]) -> fx.GraphModule:
         graph = fx.Graph()
         inputs = [_placeholder(graph, node) for node in self.inputs]
         call = graph.create_node("call_function", _whole("forward", self.forward), tuple(inputs))
@@ -202,15 +234,18 @@ class Program:
         unchecked = [inputs[place] for place in self.unchecked]
         for node in (*saved, *unchecked):
             node.meta[loans.UNCHECKED] = node in unchecked
-        graph.output((*outputs, *saved, _pick(graph, call, self.first_activation, ticket), *unchecked))
+        first = self.first_activation - 1
+        ticket, keeper = (_pick(graph, call, first + place, mark) for place, mark in enumerate(marks))
+        graph.output((*outputs, *saved, ticket, keeper, *unchecked))
         return fx._lazy_graph_module._make_graph_module({}, graph)
 
-    def _outside_backward(self, ticket: dict[str, Any]) -> fx.GraphModule:
+    def _outside_backward(self, marks: list[dict[str, Any]]) -> fx.GraphModule:
         graph = fx.Graph()
         inputs = [_placeholder(graph, self.inputs[place]) for place in self.saved]
         inputs += [_placeholder(graph, self._step.outputs[place]) for place in self.saved_outputs]
-        inputs.append(graph.create_node("placeholder", "rk_ticket", name="rk_ticket"))
-        inputs[-1].meta.update(ticket)
+        for name, mark in zip(("rk_ticket", "rk_keeper"), marks, strict=True):
+            inputs.append(graph.create_node("placeholder", name, name=name))
+            inputs[-1].meta.update(mark)
         inputs.extend(_placeholder(graph, self.inputs[place]) for place in self.unchecked)
         inputs.extend(_placeholder(graph, node) for node in self._step.tangents)
         call = graph.create_node("call_function", _whole("backward", self.backward), tuple(inputs))
@@ -219,6 +254,14 @@ class Program:
             outputs[place] = _pick(graph, call, place, self._step.gradients[place].meta)
         graph.output(tuple(outputs))
         return fx._lazy_graph_module._make_graph_module({}, graph)
+
+
+def _hooks() -> tuple[bool, bool]:
+    """Whether hooks get what is saved now, and whether they are those of ``torch.utils.checkpoint``."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    if hooks is None:
+        return False, False
+    return True, getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
 
 
 def _tensors(handles: list[Any]) -> list[torch.Tensor | None]:

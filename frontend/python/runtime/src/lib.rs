@@ -83,6 +83,17 @@ impl Machine {
         given(py, done(py, py.detach(run))?)
     }
 
+    /// Lets go of the arguments; `bring` gives back those that the second half reads.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        done(py, py.detach(|| self.guest().release()))
+    }
+
+    /// Takes handles of the arguments that the second half reads, in the order of `read_late`.
+    fn bring<'py>(&self, py: Python<'py>, late: Handles<'py>) -> PyResult<()> {
+        let late = taken(&late)?;
+        done(py, py.detach(move || self.guest().bring(&late)))
+    }
+
     /// Runs the second half, and gives handles of the gradients.
     fn backward<'py>(&self, py: Python<'py>, tangents: Handles<'py>) -> PyResult<Handles<'py>> {
         let tangents = taken(&tangents)?;
