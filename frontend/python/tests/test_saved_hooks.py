@@ -160,3 +160,13 @@ def test_hooks_that_are_graphs_are_refused():
         HOOKS(pack, unpack),
     ):
         compiled(Chain(), budget="70%")(*floats()).sum().backward()
+
+
+def test_compiled_autograd_around_forward_and_backward():
+    def around(function, x):
+        with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+            loss = function(x).square().mean()
+            loss.backward()
+        return loss.detach().requires_grad_()
+
+    assert equal(*both(around))

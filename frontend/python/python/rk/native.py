@@ -210,7 +210,8 @@ class Program:
         with fake.fake_mode:
             marks = [{"val": torch.empty((), dtype=torch.int64)} for _ in range(2)]
         # AOTAutograd puts it on the node instead of giving it to autograd, which would show it to hooks.
-        marks[1]["saved_tensor_with_no_vc_check"] = True
+        # Compiled autograd does not look there, and runs no hooks.
+        marks[1]["saved_tensor_with_no_vc_check"] = not _autograd_is_compiled()
         made = [self._outside_forward(marks), self._outside_backward(marks)]
         self._lengths = [len(module.graph.nodes) for module in made]
         return made
@@ -262,6 +263,12 @@ def _hooks() -> tuple[bool, bool]:
     if hooks is None:
         return False, False
     return True, getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def _autograd_is_compiled() -> bool:
+    from torch._dynamo import compiled_autograd, config
+
+    return config.compiled_autograd or compiled_autograd.depth > 0
 
 
 def _tensors(handles: list[Any]) -> list[torch.Tensor | None]:
