@@ -107,7 +107,7 @@ impl<'c> Type<'c> {
     /// A scalar type by its name in the IR, such as `f32`, `bf16`, `ui8`, `complex<f32>`. `None` for a name that is not one
     /// of docs/ir.md.
     pub fn scalar(ctx: Ctx<'c>, name: &str) -> Option<Self> {
-        const KNOWN: [&str; 12] = [
+        const KNOWN: [&str; 21] = [
             "f64",
             "f32",
             "f16",
@@ -117,7 +117,16 @@ impl<'c> Type<'c> {
             "i16",
             "i8",
             "ui8",
+            "ui16",
+            "ui32",
+            "ui64",
             "i1",
+            "f8E5M2",
+            "f8E4M3FN",
+            "f8E5M2FNUZ",
+            "f8E4M3FNUZ",
+            "f8E8M0FNU",
+            "complex<f16>",
             "complex<f32>",
             "complex<f64>",
         ];

@@ -43,7 +43,7 @@ pub fn fits(tensor: &Tensor, spec: &TensorSpec, device: Device) -> Result<(), St
     if tensor.device() != device.to_tch() {
         return Err(format!("is on {:?}, the step runs on {device}", tensor.device()));
     }
-    if found != kind(spec.dtype) || tensor.size() != spec.shape {
+    if kind(spec.dtype).ok() != Some(found) || tensor.size() != spec.shape {
         let dims: Vec<String> = tensor.size().iter().map(ToString::to_string).collect();
         return Err(format!("is {found:?}[{}], the step needs {wanted}", dims.join(",")));
     }
@@ -60,5 +60,6 @@ pub fn fits(tensor: &Tensor, spec: &TensorSpec, device: Device) -> Result<(), St
 /// `Float[8,3]`, as torch's bindings call the type.
 fn spelled(dtype: DType, shape: &[i64]) -> String {
     let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    format!("{:?}[{}]", kind(dtype), dims.join(","))
+    let kind = kind(dtype).map_or_else(|_| format!("{dtype:?}"), |kind| format!("{kind:?}"));
+    format!("{kind}[{}]", dims.join(","))
 }

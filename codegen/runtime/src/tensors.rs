@@ -7,8 +7,11 @@ use tch::{Device, Kind, Tensor};
 use crate::error::RuntimeError;
 
 /// tch's name of an element type.
-pub fn kind(dtype: DType) -> Kind {
-    match dtype {
+///
+/// # Errors
+/// For the types that tch has no name for: a step may compute with them, and takes none of its arguments or tangents in them.
+pub fn kind(dtype: DType) -> Result<Kind, RuntimeError> {
+    Ok(match dtype {
         DType::F64 => Kind::Double,
         DType::F32 => Kind::Float,
         DType::F16 => Kind::Half,
@@ -19,9 +22,18 @@ pub fn kind(dtype: DType) -> Kind {
         DType::I8 => Kind::Int8,
         DType::U8 => Kind::Uint8,
         DType::Bool => Kind::Bool,
+        DType::C32 => Kind::ComplexHalf,
         DType::C64 => Kind::ComplexFloat,
         DType::C128 => Kind::ComplexDouble,
-    }
+        DType::F8E5M2 => Kind::Float8e5m2,
+        DType::F8E4M3Fn => Kind::Float8e4m3fn,
+        DType::F8E5M2Fnuz => Kind::Float8e5m2fnuz,
+        DType::F8E4M3Fnuz => Kind::Float8e4m3fnuz,
+        DType::U16 | DType::U32 | DType::U64 | DType::F8E8M0Fnu => {
+            let message = format!("a tensor of {dtype:?} cannot come into a step from outside");
+            return Err(RuntimeError::Model(message));
+        }
+    })
 }
 
 /// A fresh tensor with these strides and this much storage, filled from `content` (same shape, any layout).
@@ -29,16 +41,16 @@ pub fn kind(dtype: DType) -> Kind {
 /// # Errors
 /// When the element type or the shape differs, with both named; when torch refuses.
 pub fn laid_out(spec: &TensorSpec, content: &Tensor, device: Device) -> Result<Tensor, RuntimeError> {
-    if content.kind() != kind(spec.dtype) || content.size() != spec.shape {
+    let expected = kind(spec.dtype)?;
+    if content.kind() != expected || content.size() != spec.shape {
         return Err(RuntimeError::Model(format!(
-            "is {:?}{:?}, but the step expects {:?}{:?}",
+            "is {:?}{:?}, but the step expects {expected:?}{:?}",
             content.kind(),
             content.size(),
-            kind(spec.dtype),
             spec.shape
         )));
     }
-    let options = (kind(spec.dtype), device);
+    let options = (expected, device);
     let mut out = if spec.strides.is_none() && spec.storage_bytes.is_none() {
         Tensor::f_empty(&spec.shape, options)?
     } else {
@@ -57,7 +69,7 @@ pub fn laid_out(spec: &TensorSpec, content: &Tensor, device: Device) -> Result<T
 /// When torch refuses.
 pub fn zeros(spec: &TensorSpec, device: Device) -> Result<Tensor, RuntimeError> {
     let elements = spec.bytes().div_ceil(spec.dtype.bytes());
-    let storage = Tensor::f_zeros([elements as i64], (kind(spec.dtype), device))?;
+    let storage = Tensor::f_zeros([elements as i64], (kind(spec.dtype)?, device))?;
     Ok(storage.f_as_strided(&spec.shape, spec.full_strides(), 0)?)
 }
 
@@ -73,7 +85,7 @@ pub fn constant(constant: &Constant, device: Device) -> Result<Tensor, RuntimeEr
     };
     let digit = |d: u8| (d as char).to_digit(16).unwrap_or(0) as u8;
     let bytes: Vec<u8> = hex.as_bytes().chunks_exact(2).map(|d| digit(d[0]) << 4 | digit(d[1])).collect();
-    let tensor = Tensor::f_from_data_size(&bytes, &shape, kind(spec.dtype))?;
+    let tensor = Tensor::f_from_data_size(&bytes, &shape, kind(spec.dtype)?)?;
     laid_out(spec, &tensor.f_expand(&spec.shape, false)?, device)
 }
 
@@ -90,7 +102,7 @@ pub fn synthesize(step: &Step, seed: u64, device: Device) -> Result<Vec<Tensor>,
         let content = match arg.role {
             _ if !arg.spec.dtype.is_float() => content,
             Role::Buffer => {
-                content.f_mul_scalar(0.5)?.f_abs()?.f_add_scalar(0.5)?.f_to_kind(kind(arg.spec.dtype))?
+                content.f_mul_scalar(0.5)?.f_abs()?.f_add_scalar(0.5)?.f_to_kind(kind(arg.spec.dtype)?)?
             }
             _ => content.f_mul_scalar(0.5)?,
         };

@@ -24,6 +24,7 @@
 
 pub mod account;
 mod code;
+mod dtype;
 pub mod error;
 pub mod explain;
 pub mod file;
@@ -39,14 +40,15 @@ pub mod validate;
 pub mod value;
 
 pub use account::{Account, account};
+pub use dtype::DType;
 pub use error::StepError;
 pub use explain::explain;
 pub use file::{FORMAT, VERSION, read, write};
 pub use kernel::Nearness;
 pub use layout::{Launch, Layout, Place, Space};
 pub use model::{
-    Arg, Call, Constant, DType, Data, GENERATOR_BYTES, Instr, Local, Node, NodeId, NodeOutput, Output,
-    OutputRole, Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
+    Arg, Call, Constant, Data, GENERATOR_BYTES, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole,
+    Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
 };
 pub use origin::{Origin, original, origins};
 pub use queue::Queue;

@@ -11,6 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::dtype::DType;
 use crate::kernel::{Kernel, Library};
 use crate::layout::Layout;
 use crate::value::ArgValue;
@@ -221,72 +222,6 @@ impl TensorSpec {
         let span: i64 =
             self.shape.iter().zip(self.full_strides()).map(|(&n, s)| (n - 1).saturating_mul(s)).sum();
         (span.max(0) as u64 + 1) * self.dtype.bytes()
-    }
-}
-
-/// Element types, spelled as in the IR.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum DType {
-    #[serde(rename = "f64")]
-    F64,
-    #[serde(rename = "f32")]
-    F32,
-    #[serde(rename = "f16")]
-    F16,
-    #[serde(rename = "bf16")]
-    Bf16,
-    #[serde(rename = "i64")]
-    I64,
-    #[serde(rename = "i32")]
-    I32,
-    #[serde(rename = "i16")]
-    I16,
-    #[serde(rename = "i8")]
-    I8,
-    #[serde(rename = "ui8")]
-    U8,
-    #[serde(rename = "i1")]
-    Bool,
-    #[serde(rename = "complex<f32>")]
-    C64,
-    #[serde(rename = "complex<f64>")]
-    C128,
-}
-
-impl DType {
-    /// Bytes of one element.
-    pub fn bytes(self) -> u64 {
-        match self {
-            DType::I8 | DType::U8 | DType::Bool => 1,
-            DType::F16 | DType::Bf16 | DType::I16 => 2,
-            DType::F32 | DType::I32 => 4,
-            DType::F64 | DType::I64 | DType::C64 => 8,
-            DType::C128 => 16,
-        }
-    }
-
-    /// Is it a real or complex floating-point type?
-    pub fn is_float(self) -> bool {
-        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::Bf16 | DType::C64 | DType::C128)
-    }
-
-    /// Number of this type in torch (`c10::ScalarType`), as ATen operators take it.
-    pub fn torch_code(self) -> i64 {
-        match self {
-            DType::U8 => 0,
-            DType::I8 => 1,
-            DType::I16 => 2,
-            DType::I32 => 3,
-            DType::I64 => 4,
-            DType::F16 => 5,
-            DType::F32 => 6,
-            DType::F64 => 7,
-            DType::C64 => 9,
-            DType::C128 => 10,
-            DType::Bool => 11,
-            DType::Bf16 => 15,
-        }
     }
 }
 

@@ -56,10 +56,19 @@ fn dtype_number(element: Type<'_>) -> Option<i64> {
         ("f16", 5),
         ("f32", 6),
         ("f64", 7),
+        ("complex<f16>", 8),
         ("complex<f32>", 9),
         ("complex<f64>", 10),
         ("i1", 11),
         ("bf16", 15),
+        ("f8E5M2", 23),
+        ("f8E4M3FN", 24),
+        ("f8E5M2FNUZ", 25),
+        ("f8E4M3FNUZ", 26),
+        ("ui16", 27),
+        ("ui32", 28),
+        ("ui64", 29),
+        ("f8E8M0FNU", 44),
     ];
     let name = element.to_string();
     numbers.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)

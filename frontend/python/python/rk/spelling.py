@@ -23,11 +23,22 @@ ELEMENTS = {
     torch.int8: "i8",
     torch.uint8: "ui8",
     torch.bool: "i1",
+    torch.complex32: "complex<f16>",
     torch.complex64: "complex<f32>",
     torch.complex128: "complex<f64>",
+    torch.uint16: "ui16",
+    torch.uint32: "ui32",
+    torch.uint64: "ui64",
+    torch.float8_e5m2: "f8E5M2",
+    torch.float8_e4m3fn: "f8E4M3FN",
+    torch.float8_e5m2fnuz: "f8E5M2FNUZ",
+    torch.float8_e4m3fnuz: "f8E4M3FNUZ",
+    torch.float8_e8m0fnu: "f8E8M0FNU",
 }
 STANDS_FOR = {1: "ui8", 2: "i16", 4: "i32", 8: "i64", 16: "complex<f64>"}
-"""What the dialect does not have (8-bit floats, unsigned words) stands as something of the same size."""
+"""What the dialect does not have (packed 4-bit floats, quantized numbers) stands as something of the same
+size, which is all that a plan needs to know of it.
+"""
 SCALAR_TYPES = {
     torch.uint8: 0,
     torch.int8: 1,
@@ -37,10 +48,19 @@ SCALAR_TYPES = {
     torch.float16: 5,
     torch.float32: 6,
     torch.float64: 7,
+    torch.complex32: 8,
     torch.complex64: 9,
     torch.complex128: 10,
     torch.bool: 11,
     torch.bfloat16: 15,
+    torch.float8_e5m2: 23,
+    torch.float8_e4m3fn: 24,
+    torch.float8_e5m2fnuz: 25,
+    torch.float8_e4m3fnuz: 26,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
+    torch.float8_e8m0fnu: 44,
 }
 MEMORY_FORMATS = {
     torch.contiguous_format: 0,
