@@ -88,6 +88,12 @@ def nested(x):
     return region(region(x))
 
 
+def written_by_number(x):
+    y = torch.zeros(4, 8)
+    y[: x.detach()[:, 0].gt(0).nonzero().shape[0]] = 1.0
+    return y * x
+
+
 REFUSED = [
     (filled, "auto_functionalized_v2 of rk_limits.fill.default"),
     (chosen, "higher-order operator cond"),
@@ -122,6 +128,7 @@ def test_what_is_refused_is_named_and_runs_with_the_other_codegen(function, name
             lambda x: x[x.detach()[:, 0].gt(0).nonzero()[:, 0]],
             "aten.nonzero.default has a size that depends on data",
         ),
+        (written_by_number, "has a size that depends on data"),
         (lambda x: x * int(x.detach().abs().sum().item()), "aten._local_scalar_dense.default is a number"),
     ],
 )

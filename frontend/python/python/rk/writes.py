@@ -46,7 +46,7 @@ def merge(graph: fx.Graph) -> None:
     writes: dict[fx.Node, Write] = {}
     replaced: set[fx.Node] = set()
     for node in list(graph.nodes):
-        if node.target in SCATTERS and isinstance(node.args[1], fx.Node):
+        if node.target in SCATTERS and all(map(_is_known, (node, *node.args[:2]))):
             operand, source = node.args[:2]
             part = SCATTERS[node.target](tensor_of(operand), *node.args[2:], **node.kwargs)
             inner = makers.get(storage_of(tensor_of(source)))
@@ -62,10 +62,16 @@ def merge(graph: fx.Graph) -> None:
                 makers.setdefault(storage_of(one), node)
     _erase_unread(graph, {*writes, *replaced})
     for node in list(graph.nodes):
-        if node.target in SCATTERS or node.target is aten.copy.default:
+        if (node.target in SCATTERS or node.target is aten.copy.default) and _is_known(node.args[0]):
             operand = tensor_of(node.args[0])
             if _is_view(node.args[0]) or operand.untyped_storage().nbytes() > _span(operand):
                 _own_operand(graph, node)
+
+
+def _is_known(node: fx.Node) -> bool:
+    """Whether sizes and strides are numbers: what depends on data is not planned, and left as it is."""
+    value = tensor_of(node)
+    return value is not None and all(isinstance(one, int) for one in (*value.shape, *value.stride()))
 
 
 def _within(inner: Write | None, scatter: fx.Node | None, part: torch.Tensor, outer: fx.Node) -> Write | None:
