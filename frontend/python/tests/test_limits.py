@@ -139,6 +139,11 @@ def test_what_depends_on_data_is_named(function, named):
     assert isinstance(info.value.inner_exception, rk.CompileError)
 
 
+def test_an_argument_of_another_layout_is_named():
+    with pytest.raises(rk.ExecutionError, match="layout torch._mkldnn.*codegen='fx'"):
+        gradient(lambda x, y: x * y.to_dense(), torch.randn(4, 8).to_mkldnn())
+
+
 def test_operators_of_higher_order_are_refused():
     with pytest.raises(Exception, match="higher-order operator invoke_subgraph.*codegen='fx'") as info:
         gradient(nested)

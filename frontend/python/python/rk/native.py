@@ -81,6 +81,7 @@ class Program:
         """Runs between forward and backward by their number, each with whether hooks have its inputs."""
         machine = self._idle[0]
         self.last = machine
+        self._seen = False
         self._read_arguments(machine)
         self._read_results(machine)
         self._updated = sorted(step.updated())
@@ -124,6 +125,8 @@ class Program:
 
     def _forward(self, args: list[Any]) -> list[Any]:
         tensors = [args[one] if isinstance(one, int) else self._constants[one] for one in self._sources]
+        if not self._seen:
+            self._look_at(tensors)
         machine = self._idle.pop() if self._idle else self._machine()
         try:
             made = machine.forward(handles_of(tensors))
@@ -149,6 +152,17 @@ class Program:
         unchecked = [args[place] for place in self.unchecked]
         args.clear()
         return [*results, *saved, ticket, keeper, *unchecked]
+
+    def _look_at(self, tensors: list[torch.Tensor]) -> None:
+        """Before the first run: PyTorch traces tensors of some layouts (MKLDNN) as if they were strided."""
+        for source, tensor in zip(self._sources, tensors, strict=True):
+            if tensor.layout is not torch.strided:
+                name = self.inputs[source].target if isinstance(source, int) else source
+                raise ExecutionError(
+                    f"the argument {name} has the layout {tensor.layout}: with codegen='rk' a step takes "
+                    "strided tensors; codegen='fx' hands it to PyTorch's operators as it is"
+                )
+        self._seen = True
 
     def _backward(self, args: list[Any]) -> list[Any]:
         place = len(self.saved) + len(self.saved_outputs)
