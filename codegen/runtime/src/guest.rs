@@ -12,7 +12,7 @@
 //!
 //! Not here: the border to the caller's language, several steps at once (each has a guest of its own).
 
-use rk_step::model::TANGENTS;
+use rk_step::model::{Slot, TANGENTS};
 use rk_step::{ArgValue, Instr, Step, TensorSpec};
 use rk_torch::{Counts, Device, Settings, memory};
 use tch::Tensor;
@@ -113,7 +113,7 @@ impl Guest {
     /// reads as the caller leaves them (S9). State that a second run leaves alone is not read.
     pub fn read_late(&self) -> Vec<usize> {
         let step = self.machine.step();
-        let mut found = Vec::new();
+        let mut found: Vec<Slot> = Vec::new();
         for instr in &step.program.instrs[step.interruption().unwrap_or(0)..] {
             let Instr::Run(run) = instr else { continue };
             for call in step.nodes[run.node.index()].ops.iter().filter(|call| call.op != TANGENTS) {
@@ -121,7 +121,7 @@ impl Guest {
                     |place: usize| run.again && call.effects.iter().any(|&at| at as usize == place);
                 for (_, arg) in call.args.iter().enumerate().filter(|(place, _)| !left_out(*place)) {
                     // Locals behind the inputs are made in the node.
-                    arg.for_each_value(&mut |local| found.extend(run.inputs.get(local as usize)));
+                    arg.for_each_value(&mut |local| found.extend(run.inputs.get(local as usize).copied()));
                 }
             }
         }
