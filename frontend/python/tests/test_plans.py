@@ -72,6 +72,16 @@ def test_the_allocator_agrees_with_the_plan(budget, tmp_path):
     assert allocations.peak >= 0.9 * answer["peak"]
 
 
+@pytest.mark.parametrize("budget", ["60%", "30%"])
+def test_what_is_drawn_again_keeps_the_plan_where_states_of_the_generator_are_large(budget, tmp_path):
+    model = Chain(lambda: nn.Dropout(0.1), layers=4, width=32)
+    function = compiled(model, budget=budget, on_infeasible="best", cache_dir=str(tmp_path))
+    inputs = (torch.randn(64, 32),)
+    for _ in range(2):
+        peak = measure.peak(lambda: function(*inputs).backward(), model)
+    assert peak <= kept(plans(tmp_path)[0])["peak"]
+
+
 class Gated(nn.Module):
     """Halves of a value gate each other: views of one storage, which both must let go of."""
 

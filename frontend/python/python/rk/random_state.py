@@ -23,12 +23,17 @@ def replay(
     state: torch.Tensor, device: torch.device, operator: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
     """Runs an operator from a saved state, and leaves the generator as it was."""
-    now = save(device)
+    now = _apart(save(device))
     restore(state, device)
     try:
         return operator(*args, **kwargs)
     finally:
         restore(now, device)
+
+
+def _apart(state: torch.Tensor) -> torch.Tensor:
+    """The state in Python's memory: while the operator runs, a plan has no room for one more value."""
+    return torch.frombuffer(bytearray(state.numpy()), dtype=torch.uint8)
 
 
 def restore(state: torch.Tensor, device: torch.device) -> None:
