@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_suite.run import Run
 
 
-def main() -> None:
-    """Reads the command line."""
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """What a command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m gpu_suite", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("gpu-numbers"), help="where the JSON lines go")
     parser.add_argument("--minutes", type=float, default=9.0, help="it never runs longer (default: 9)")
@@ -31,9 +32,14 @@ def main() -> None:
     parser.add_argument("--tools", type=Path, help="the folder of rk-bench, for the chapter lowered")
     parser.add_argument("--rehearse", action="store_true", help="everything in miniature on the CPU")
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch, when it rehearses")
-    parser.add_argument("--ahead", type=int, default=3, help="rows compiled ahead at once; 0: none")
+    parser.add_argument("--ahead", type=int, default=6, help="rows compiled ahead at once; 0: none")
     parser.add_argument("--list", action="store_true", help="print the rows and their estimates in seconds")
-    given = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Runs it."""
+    given = parsed()
     if given.tools is not None:
         os.environ["RK_SUITE_TOOLS"] = str(given.tools.resolve())
     run = Run(given)

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import Any
 
 
@@ -69,6 +70,9 @@ def failure(error: BaseException) -> dict[str, Any]:
     """What is kept of an error: of the one that a compiler wrapped, and all of the way to it."""
     inner = getattr(error, "inner_exception", None) or error
     text = "".join(traceback.format_exception(error))
+    # Numbers are published, and where a machine keeps its files is not.
+    for folder in (sys.prefix, sys.base_prefix, Path(__file__).parents[3]):
+        text = text.replace(f'"{folder}/', '"')
     return {
         "error": f"{type(inner).__name__}: {str(inner)[:600]}",
         "traceback": text if len(text) < 12000 else f"{text[:4000]}\n...\n{text[-8000:]}",
@@ -84,6 +88,7 @@ def machine(device: Any) -> dict[str, Any]:
     about = {"torch": torch.__version__, "cuda": torch.version.cuda, "card": "none", "driver": "none"}
     if device.type == "cuda":
         about["card"] = torch.cuda.get_device_name(device)
+        about["card_gigabytes"] = round(torch.cuda.get_device_properties(device).total_memory / 2**30, 1)
         command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         try:
             said = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout

@@ -28,9 +28,11 @@ class Records:
         """Whether the row was measured, and did not fail."""
         return key in self.known and not self.known[key].get("error")
 
-    def peak(self, chapter: str, model: str, name: str) -> int | None:
-        """The peak that a row reached."""
-        return self.known.get((chapter, model, name), {}).get("peak_bytes")
+    def peaks(self, chapter: str, model: str, name: str) -> tuple[int, int] | None:
+        """The peak that a row reached, with the gradients of parameters and without them."""
+        line = self.known.get((chapter, model, name), {})
+        names = "peak_bytes", "peak_without_gradients_bytes"
+        return tuple(line[one] for one in names) if all(one in line for one in names) else None
 
     def keep(self, key: Key, numbers: dict[str, Any]) -> None:
         """Writes a row."""

@@ -23,6 +23,9 @@ MEASURING_SECONDS = 30.0
 MOST_LOST = 3
 """How often the process of a group may be lost before its rows are given up."""
 CARD_GIGABYTES = 70.0
+"""Of a card's memory: what rows may take that are prepared at once. The smallest card that is known."""
+OTHERS_GIGABYTES = 10.0
+"""Of a card's memory: what processes take for themselves."""
 
 
 class Run:
@@ -48,6 +51,7 @@ class Run:
             return
         about = {"commit": given.commit or records.commit_here(), "rehearsal": given.rehearse}
         self.records = records.Records(given.out, given.resume, about)
+        self.room = CARD_GIGABYTES
         self.slow = 5.0 if given.rehearse else 1.0
         """A small machine is slower than what a card is in."""
         self.cache = Path(os.environ.get("RK_SUITE_CACHE") or Path(tempfile.gettempdir()) / "rk-gpu-suite")
@@ -125,7 +129,7 @@ class Run:
     def _next(self, rows: list[Row], costs: set[str]) -> list[Row]:
         """What is prepared next. The first row of rk measures calls for those that follow, and is alone."""
         batch: list[Row] = []
-        room = CARD_GIGABYTES
+        room = self.room
         for row in rows:
             if len(batch) == max(self.given.ahead, 1):
                 break
@@ -150,7 +154,7 @@ class Run:
                 running.append((row, self._started(row), ""))
             for place, (row, process, _) in enumerate(running):
                 try:
-                    process.ready(until - time.monotonic())
+                    self._learn(process.ready(until - time.monotonic()))
                     process.begin(row)
                 except Lost as why:
                     running[place] = (row, process, str(why))
@@ -182,6 +186,10 @@ class Run:
             for _, process, _ in running:
                 process.close()
 
+    def _learn(self, machine: dict[str, Any]) -> None:
+        if "card_gigabytes" in machine:
+            self.room = machine["card_gigabytes"] - OTHERS_GIGABYTES
+
     def _fits(self, seconds: float) -> bool:
         return self.left() > (1.0 if self.given.rehearse else seconds)
 
@@ -189,10 +197,14 @@ class Run:
         """Tells a row the peak that it must keep, if it is known."""
         if not row.needs:
             return True
-        peak = self.records.peak(row.chapter, row.model, row.needs[0])
-        if peak is None:
+        peaks = self.records.peaks(row.chapter, row.model, row.needs[0])
+        if peaks is None:
             return False
-        row.about["target_bytes"] = int(peak * row.about.get("part", 1.0))
+        peak, without_gradients = peaks
+        if "part" in row.about:
+            row.about["target_bytes"] = int(peak * row.about["part"])
+        else:
+            row.about["other_bytes"] = without_gradients
         return True
 
     def _skip(self, row: Row, why: str) -> None:
@@ -211,7 +223,8 @@ class Run:
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache / "inductor"),
             "TRITON_CACHE_DIR": str(self.cache / "triton"),
             "PYTHONUNBUFFERED": "1",
-            "TORCHINDUCTOR_COMPILE_THREADS": "4",
+            # What is prepared at once shares the machine.
+            "TORCHINDUCTOR_COMPILE_THREADS": str(max((os.cpu_count() or 1) // max(self.given.ahead, 1), 2)),
         }
         if row.chapter == "smoke":
             environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"

@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,61 +9,48 @@ import pytest
 FOLDER = Path(__file__).parent.parent
 sys.path.insert(0, str(FOLDER))
 
-from gpu_suite import process, records, rows  # noqa: E402
+from gpu_suite import __main__, comparison, process, records, rows, run  # noqa: E402
 
 
-def suite(out, *more):
-    path = os.pathsep.join([str(FOLDER / "python"), str(FOLDER)])
-    command = [
-        sys.executable,
-        "-m",
-        "gpu_suite",
-        "--out",
-        str(out),
-        "--rehearse",
-        "--threads",
-        "1",
-        "--ahead",
-        "1",
-        *more,
-    ]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": path,
-        "RK_SUITE_CACHE": str(out / "cache"),
-        "OMP_NUM_THREADS": "1",
-    }
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+def suite(monkeypatch, out, **more):
+    """What the command line runs, in this process: only its children load PyTorch anew."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(FOLDER / "python"), str(FOLDER)]))
+    monkeypatch.setenv("RK_SUITE_CACHE", str(out / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    words = ["--out", str(out), "--rehearse", "--threads", "1", "--ahead", "1"]
+    words += [word for name, value in more.items() for word in (f"--{name}", str(value))]
+    return run.Run(__main__.parsed(words))
 
 
-def test_rows_are_kept_and_not_measured_again(tmp_path):
-    asked = (
-        "--chapters",
-        "smoke",
-        "--models",
-        "mlp",
-        "--rows",
-        "reference, f32;fx 60%, f32",
-        "--minutes",
-        "8",
-    )
-    done = suite(tmp_path, *asked)
-    assert done.returncode == 0, done.stderr
+def test_rows_are_kept_and_not_measured_again(tmp_path, monkeypatch, capsys):
+    rows = "reference, f32;fx 60%, f32;rk.verify 60%;rk.memory_budget 60%"
+    asked = {"chapters": "smoke", "models": "mlp", "rows": rows, "minutes": 8}
+    done = suite(monkeypatch, tmp_path, **asked).all()
     lines = {line["row"]: line for line in records.read(tmp_path)}
-    assert lines["reference, f32"]["reproducible"] is True
-    assert lines["fx 60%, f32"]["bit_equal"] is True
+    assert done, [line.get("traceback") for line in lines.values()]
+    assert len(lines) == 4 and lines["reference, f32"]["reproducible"] is True
+    assert lines["fx 60%, f32"]["bit_equal"] is lines["fx 60%, f32"]["within_budget"] is True
+    assert lines["rk.verify 60%"]["bit_equal"] is lines["rk.memory_budget 60%"]["bit_equal"] is True
     assert all(
         line["commit"] and line["torch"] and line["card"] and line["rehearsal"] for line in lines.values()
     )
-    again = suite(tmp_path / "second", *asked, "--resume", str(tmp_path))
-    assert "0 of 2 rows are missing" in again.stderr
+    capsys.readouterr()
+    assert suite(monkeypatch, tmp_path / "second", **asked, resume=tmp_path).all()
+    assert "0 of 4 rows are missing" in capsys.readouterr().err
     assert records.read(tmp_path / "second") == []
 
 
-def test_no_row_is_begun_when_the_time_is_over(tmp_path):
-    done = suite(tmp_path, "--chapters", "smoke", "--models", "mlp", "--minutes", "0.05")
-    assert "more than is left" in done.stderr
+def test_no_row_is_begun_when_the_time_is_over(tmp_path, monkeypatch, capsys):
+    suite(monkeypatch, tmp_path, chapters="smoke", models="mlp", minutes=0.05).all()
+    assert "more than is left" in capsys.readouterr().err
     assert records.read(tmp_path) == []
+
+
+def test_rows_without_compilers_come_first():
+    names = [row.name for row in comparison.rows([])]
+    first = next(place for place, name in enumerate(names) if "compile" in name)
+    assert names[:first].count("rk fx 50%") == len(comparison.NETWORKS)
+    assert len(set(row.key for row in comparison.rows([]))) == len(names)
 
 
 def _process(tmp_path):
@@ -73,35 +59,36 @@ def _process(tmp_path):
     return process.Process("lowered", settings, environment, tmp_path / "log")
 
 
-@pytest.mark.parametrize(
-    ("about", "why"), [({"crash": 3}, "ended with status 3"), ({"hang": 60}, "no answer in 1 s")]
-)
-def test_a_row_that_dies_or_hangs_is_lost_and_nothing_else(tmp_path, about, why):
+def test_a_row_that_fails_says_why_and_one_that_hangs_is_lost_and_nothing_else(tmp_path):
     one = _process(tmp_path)
     try:
         assert one.ready(300)["torch"]
-        one.begin(rows.Row("lowered", "gpt2", "x", about, 1, 1))
-        with pytest.raises(process.Lost, match=why):
-            one.answer(1 if "hang" in about else 60)
-    finally:
-        one.close()
-    assert one.process.returncode in (3, -signal.SIGKILL)
-
-
-def test_a_row_that_fails_says_why(tmp_path):
-    one = _process(tmp_path)
-    try:
-        one.ready(300)
         one.begin(rows.Row("lowered", "gpt2", "x", {"name": "gpt2"}, 1, 1))
         assert "no folder with rk-bench" in one.answer(60)["error"]
+        one.begin(rows.Row("lowered", "gpt2", "x", {"hang": 60}, 1, 1))
+        with pytest.raises(process.Lost, match="no answer in 1 s"):
+            one.answer(1)
     finally:
         one.close()
+    assert one.process.returncode == -signal.SIGKILL
+
+
+def test_a_row_that_dies_is_lost(tmp_path):
+    one = _process(tmp_path)
+    try:
+        one.begin(rows.Row("lowered", "gpt2", "x", {"crash": 3}, 1, 1))
+        one.ready(300)
+        with pytest.raises(process.Lost, match="ended with status 3"):
+            one.answer(60)
+    finally:
+        one.close()
+    assert one.process.returncode == 3
 
 
 def test_half_a_line_at_the_end_is_no_row(tmp_path):
     kept = records.Records(tmp_path, [], {"commit": "c"})
-    kept.keep(("smoke", "mlp", "one"), {"peak_bytes": 5})
+    kept.keep(("smoke", "mlp", "one"), {"peak_bytes": 5, "peak_without_gradients_bytes": 4})
     with (tmp_path / "smoke.jsonl").open("a") as file:
         file.write(json.dumps({"chapter": "smoke"})[:-4])
     again = records.Records(tmp_path / "more", [tmp_path], {})
-    assert again.has(("smoke", "mlp", "one")) and again.peak("smoke", "mlp", "one") == 5
+    assert again.has(("smoke", "mlp", "one")) and again.peaks("smoke", "mlp", "one") == (5, 4)
