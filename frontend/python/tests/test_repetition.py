@@ -4,6 +4,7 @@ budget.
 
 from __future__ import annotations
 
+import gc
 import warnings
 
 import pytest
@@ -161,6 +162,20 @@ def test_compiled_steps_are_those_of_eager(name):
             assert more == calls, "once, in the order of eager, and not while compiling"
     if name in REPEATED:
         assert len(more) > len(calls), "it runs again at a tight budget"
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_memory_budget_gives_the_same(name):
+    expected, calls = trained(OPERATORS[name], lambda forward: forward)
+    context = rk.memory_budget("150kB")
+    with context:
+        found, more = trained(OPERATORS[name], lambda forward: forward)
+        assert equal([rk.decheckpoint(f).detach() for f in found], expected)
+        assert context.statistics()["recomputations"] > 0
+    assert (more == calls) or name in REPEATED | {"draws, allowed, refuses made-up values"}
+    assert len(more) > len(calls) or name not in REPEATED
+    gc.collect()
+    assert context.statistics()["live_tensors"] <= len(found)
 
 
 @pytest.mark.parametrize("options", [{"codegen": "rk"}, {"verify": True}])

@@ -28,7 +28,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
 
 from rk._rk import budget_bytes
 from rk.online_dispatch import Managed, OutOfMemoryError, Runtime
@@ -47,11 +51,35 @@ __all__ = [
 
 
 class _Mode(TorchDispatchMode):
+    # They are refused by name.
+    supports_higher_order_operators = True
+
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
         self.runtime = runtime
+        # Those that this one is inside of, and how many are inside of this one: the innermost budget is the
+        # one that holds.
+        self.around: list[_Mode] = []
+        self.inside = 0
+
+    def __enter__(self) -> _Mode:
+        self.around = [mode for mode in _get_current_dispatch_mode_stack() if isinstance(mode, _Mode)]
+        for mode in self.around:
+            mode.inside += 1
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for mode in self.around:
+            mode.inside -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.inside:
+            return func(*args, **(kwargs or {}))
+        for kind in types:
+            if kind is not Managed and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
+                # A tensor of parts (jagged ones, other people's). They come back here, one by one.
+                return NotImplemented
         return self.runtime.dispatch(func, args, kwargs or {})
 
 
@@ -121,6 +149,7 @@ class memory_budget:  # noqa: N801 - reads as a statement
         mode = _Mode(self.runtime)
         self._modes.append(mode)
         mode.__enter__()
+        self.runtime.enter()
         return self
 
     def __exit__(
@@ -128,8 +157,7 @@ class memory_budget:  # noqa: N801 - reads as a statement
     ) -> None:
         """Gradients become ordinary tensors."""
         self._modes.pop().__exit__(kind, error, trace)
-        if kind is None:
-            self.runtime.give_back_gradients()
+        self.runtime.leave(failed=kind is not None)
 
     def set_budget(self, budget: int | str | None) -> None:
         """Another budget from now on."""
@@ -139,11 +167,12 @@ class memory_budget:  # noqa: N801 - reads as a statement
         """Bytes, counts and times since the last reset; ``decision_ns`` is what the core took for all
         ``calls``.
         """
-        return self.runtime.core.statistics()
+        return self.runtime.statistics()
 
     def reset_statistics(self) -> None:
         """Starts the statistics anew."""
         self.runtime.core.reset_statistics()
+        self.runtime.unmanaged.reset()
 
     def annotate(self, mark: str) -> None:
         """Writes START or BACKWARD to the log."""

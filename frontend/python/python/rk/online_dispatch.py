@@ -15,7 +15,9 @@ Not here: decisions (``rk._rk``), the interface for users (``online``), replays 
 
 from __future__ import annotations
 
+import threading
 import weakref
+from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -25,16 +27,16 @@ from torch import Tensor
 from rk._rk import OnlineRuntime, OverBudget
 from rk.online_managed import Managed
 from rk.online_operators import Operator, operator
+from rk.online_outside import Outside, flat_storage
 from rk.online_replay import (
     Overwrite,
     Replay,
     Restride,
     Slot,
     flat,
-    flat_storage,
-    generator_of,
     lies_like,
     map_tensors,
+    read_as,
     reshaped,
     scan,
 )
@@ -42,6 +44,8 @@ from rk.online_segments import Spellings
 from rk.online_sequence import grown
 from rk.online_sizes import foreseen, measured
 from rk.online_sums import Sums
+from rk.online_unmanaged import Unmanaged, kind_of
+from rk.repetition import Manner
 
 __all__ = ["Managed", "OutOfMemoryError", "Runtime"]
 
@@ -88,11 +92,15 @@ class Runtime(Sums):
         """As :class:`rk.memory_budget` says."""
         self.core = OnlineRuntime(budget, heuristic, seed=seed, patience=patience, log=log, segments=segments)
         self.spellings = Spellings() if segments else None
+        # Managed tensors may be used by several threads.
+        self.lock = threading.RLock()
         # Whether tensors made outside count.
         self.total = total
         self.logs = log is not None
         self.peeking = False
         self.adopting = False
+        self.unmanaged = Unmanaged(self.core)
+        self.outside = Outside(self.core)
         # Managed tensors by the core's ids, which are given again: an entry whose tensor is gone is stale.
         self.wrappers: dict[int, weakref.ref[Managed]] = {}
         # Weights that were read, whose gradients become ordinary at the end.
@@ -109,36 +117,53 @@ class Runtime(Sums):
     def set_budget(self, budget: int | None) -> None:
         """Another budget, and what that needs evicted."""
         try:
-            self.core.set_budget(budget)
+            with self.lock:
+                self.core.set_budget(budget)
         except OverBudget as error:
             raise OutOfMemoryError(*error.args) from None
 
-    def give_back_gradients(self) -> None:
-        """Gradients of weights become ordinary tensors, and what else lives on is settled, if there is room
-        for it.
+    def statistics(self) -> dict[str, float]:
+        """As :meth:`rk.memory_budget.statistics`."""
+        with self.lock:
+            return {**self.core.statistics(), **self.unmanaged.statistics()}
+
+    def enter(self) -> None:
+        """The context is entered."""
+        self.outside.entered += 1
+
+    def leave(self, *, failed: bool) -> None:
+        """The context is left: gradients of weights become ordinary tensors, and what is small of what lives
+        on is settled.
         """
+        self.outside.entered -= 1
         # No operator runs here, so autograd is above: what is computed again must not be recorded.
-        with torch._C._AutoDispatchBelowAutograd(), torch.no_grad():
-            self._give_back()
+        with self.lock, torch._C._AutoDispatchBelowAutograd(), torch.no_grad():
+            try:
+                if not failed:
+                    self._give_back()
+            except OverBudget as error:
+                raise OutOfMemoryError(*error.args) from None
+            finally:
+                found = self.core.statistics()
+                self.outside.leave(self.core.budget or found["peak_bytes"])
 
     def _give_back(self) -> None:
         leaves = [leaf for leaf in (reference() for reference in self.leaves.values()) if leaf is not None]
         ours = [leaf for leaf in leaves if type(leaf.grad) is Managed and leaf.grad._runtime is self]
-        try:
-            # All of them first: the budget has to hold for all of them together.
-            for leaf in ours:
-                self.core.settle(leaf.grad._handle.id)
-        except OverBudget as error:
-            raise OutOfMemoryError(*error.args) from None
-        self.core.settle_all(1.0)
+        # All of them first: the budget has to hold for all of them together.
+        for leaf in ours:
+            self.core.settle(leaf.grad._handle.id)
         for leaf in ours:
             own = leaf.grad._handle.id
             (value,) = self.core.begin(0, [own])
             self.core.abandon([own])
-            with torch.no_grad():
-                alone = value.untyped_storage().nbytes() == value.nbytes
-                leaf.grad = value if alone else value.clone()
+            alone = value.untyped_storage().nbytes() == value.nbytes
+            leaf.grad = value if alone else value.clone()
+        for leaf in leaves:
+            if leaf.grad is not None:
+                self.unmanaged.forget(leaf.grad)
         self.leaves.clear()
+        self.core.settle_all(1.0)
         # What the last operator made is made good.
         self.core.begin(0, [])
         self.core.flush_log()
@@ -146,11 +171,17 @@ class Runtime(Sums):
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs one operator on managed and ordinary tensors."""
         try:
-            return self._dispatch(func, args, kwargs)
+            with self.lock:
+                return self._dispatch(func, args, kwargs)
         except OverBudget as error:
             raise OutOfMemoryError(*error.args) from None
 
     def _dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            raise NotImplementedError(
+                f"{func.name()} calls graphs, which no memory budget sees into: call it outside of the "
+                "context, on rk.decheckpoint(x)"
+            )
         known = operator(func)
         if (known.part or known.adds) and not kwargs and in_backward():
             done = self.in_backward(known, args)
@@ -168,7 +199,7 @@ class Runtime(Sums):
             if writes:
                 return self._write(func, known, writes, template, options, tensors)
         replay = Replay(func, template, options)
-        ids, operands = self._begin(replay, known.key, tensors)
+        ids, operands = self._begin(replay, known, tensors)
         try:
             if self.peeking:
                 self.core.abandon(ids)
@@ -180,7 +211,7 @@ class Runtime(Sums):
         return self._give_out(replay, known, ids, tensors, operands, result, nanos)
 
     def _begin(
-        self, replay: Replay, key: int, tensors: list[Tensor], direct: dict[int, Tensor] | None = None
+        self, replay: Replay, known: Operator, tensors: list[Tensor], direct: dict[int, Tensor] | None = None
     ) -> tuple[list[int], list[Any]]:
         """Holds a call's operands; returns their ids and values. Those in ``direct`` have values and no
         ids.
@@ -193,36 +224,50 @@ class Runtime(Sums):
                 if tensor._runtime is self:
                     ids.append(tensor._handle.id)
                     continue
-                tensor = tensor.plain()
-            replay.keep_outside(place, tensor)
-            ids.append(self._constant(tensor))
+                tensor = self._foreign(tensor)
+            ids.append(self._constant(replay, place, tensor))
         copies = [t.untyped_storage() for t in replay.scratch.values()]
         ids += [self.core.constant(copy._cdata, copy.nbytes()) for copy in copies]
-        operands = self._hold(replay, key, ids, tensors)
+        operands = self._hold(replay, known, ids, tensors)
         del operands[len(operands) - len(copies) :]
         for place, value in sorted(direct.items()) if direct else ():
             operands.insert(place, value)
-        for place, tensor in replay.outside.items():
+        for place, (tensor, _, _) in replay.outside.items():
             operands[place] = tensor
         return ids, operands
 
-    def _hold(self, replay: Replay, key: int, ids: list[int], tensors: list[Tensor]) -> list[Any]:
+    def _hold(self, replay: Replay, known: Operator, ids: list[int], tensors: list[Tensor]) -> list[Any]:
         try:
-            return self.core.begin(key, ids)
+            return self.core.begin(known.key, ids)
         except OverBudget:
             # A write to what is settled makes a copy first.
             moved = replay.written if type(replay) is Overwrite else []
             copied = any(self.core.is_settled(tensors[p]._handle.id) for p in moved)
-            exact = None if copied else foreseen(replay, tensors)
+            exact = foreseen(replay, tensors) if known.is_known and not copied else None
             if exact is None:
                 raise
-        return self.core.begin(key, ids, exact)
+        return self.core.begin(known.key, ids, exact)
 
-    def _constant(self, tensor: Tensor) -> int:
+    def _foreign(self, tensor: Managed) -> Tensor:
+        """A copy of what another budget manages. It counts as long as some call may read it."""
+        known = tensor._copies.get(self) if tensor._copies is not None else None
+        copy = None if known is None else known()
+        if copy is None:
+            copy = tensor.plain()
+            self.unmanaged.add(copy, "foreign", "a copy of what another budget manages")
+            if tensor._copies is None:
+                tensor._copies = weakref.WeakKeyDictionary()
+            tensor._copies[self] = weakref.ref(copy)
+        return copy
+
+    def _constant(self, replay: Replay, place: int, tensor: Tensor) -> int:
         """The id of an ordinary tensor's storage, which stays as long as some call reads it."""
-        if tensor.layout != torch.strided:
+        if kind_of(tensor) not in (None, "quantized"):
+            replay.keep_outside(place, tensor, None, self.outside)
             return self.core.constant(id(tensor), 0)
         storage = tensor.untyped_storage()
+        replay.keep_outside(place, tensor, storage, self.outside)
+        self.outside.reads(storage._cdata, tensor)
         if tensor.requires_grad and tensor.is_leaf and id(tensor) not in self.leaves:
             self.leaves[id(tensor)] = weakref.ref(tensor)
         return self.core.constant(storage._cdata, storage.nbytes() if self.total else 0)
@@ -232,12 +277,9 @@ class Runtime(Sums):
     ) -> tuple[Any, int]:
         if self.spellings and spelled:
             self.core.spell(self.spellings.number(replay, operands))
-        if known.random:
-            device = replay.kwargs.get("device") or next((t.device for t in operands), torch.device("cpu"))
-            replay.generator = generator_of(replay.kwargs, torch.device(device))
-            replay.state = replay.generator.get_state()
+        watched = known.again(operands) in (Manner.RANDOM, Manner.WATCHED)
         start = perf_counter_ns()
-        result = replay.run(operands)
+        result = (replay.run_watched if watched else replay.run)(operands)
         return result, perf_counter_ns() - start
 
     def _give_out(
@@ -254,10 +296,13 @@ class Runtime(Sums):
         replay.ordinary = known.ordinary
         outputs = replay.outputs(result)
         given = {id(operand): tensor for operand, tensor in zip(operands, tensors, strict=True)}
-        unmanaged = any(o.layout != torch.strided or type(o) is not Tensor for o in outputs)
-        unmanaged |= known.unwritten and known.stays_ordinary(result)
-        if not outputs or unmanaged or any(id(o) in given for o in outputs):
+        kinds = [kind_of(o) for o in outputs]
+        host = known.unwritten and known.stays_ordinary(result)
+        if not outputs or host or any(kinds) or any(id(o) in given for o in outputs):
             self.core.abandon(ids)
+            for output, kind in zip(outputs, kinds, strict=True):
+                if not host and id(output) not in given:
+                    self.unmanaged.add(output, kind or "ordinary", known.func, operands)
             return map_tensors(result, lambda t: given.get(id(t), t))
         sizes = measured(replay, known.fresh, operands, outputs)
         if not self.adopting and all(size < 0 and -1 - size in replay.outside for size in sizes):
@@ -267,17 +312,27 @@ class Runtime(Sums):
         values = replay.separated(outputs)
         keep = in_backward()
         handles = self.core.finish(known.key, ids, replay, values, sizes, nanos, [], keep)
+        if known.again(operands) is Manner.ONCE:
+            self._keep(handles, replay)
         wrapped = {id(o): self.wrap(v, h) for o, v, h in zip(outputs, values, handles, strict=True)}
         if keep:
             for wrapper, size in zip(wrapped.values(), sizes, strict=True):
                 wrapper._own = size >= 0
         return map_tensors(result, lambda t: wrapped.get(id(t), t))
 
+    def _keep(self, handles: Sequence[Any], replay: Replay) -> None:
+        """The results of a call that must not run again stay in memory."""
+        replay.once = True
+        replay.outside.clear()
+        for handle in handles:
+            self.core.settle(handle.id)
+
     def wrap(self, value: Tensor, handle: Any) -> Managed:
         """A managed tensor for a value that the core has under this handle."""
-        return self.wrap_as(
+        wrapper = self.wrap_as(
             handle, value.size(), value.stride(), value.storage_offset(), value.dtype, value.device
         )
+        return read_as(wrapper, value)
 
     def wrap_as(self, handle: Any, size: Any, stride: Any, offset: Any, dtype: Any, device: Any) -> Managed:
         """A managed tensor that lies so, for a value that the core has or will have."""
@@ -308,11 +363,12 @@ class Runtime(Sums):
         direct = {p: value for p in places if (value := self._written_in_place(func, tensors[p])) is not None}
         moved = [p for p in places if p not in direct]
         replay = Overwrite(func, template, options, moved)
-        if known.makes_new:
+        once = known.again(tensors) is Manner.ONCE
+        if known.makes_new and not once:
             replay.scratch = {place: value.clone() for place, value in direct.items()}
-        ids, operands = self._begin(replay, known.key, tensors, direct)
+        ids, operands = self._begin(replay, known, tensors, direct)
         try:
-            if len(moved) == len(places) == 1 and not known.makes_new:
+            if len(moved) == len(places) == 1 and not known.makes_new and not once:
                 growth = self.core.extendable(ids[moved[0]], ids)
                 if growth is not None:
                     return self._grow(replay, known, ids, tensors, operands, growth)
@@ -344,6 +400,8 @@ class Runtime(Sums):
             self._move(tensors[place], group, handle, operands[place])
             if keep:
                 self.core.settle(tensors[place]._handle.id)
+        if once:
+            self._keep(handles, replay)
         wrapped = {id(v): self.wrap(v, h) for v, h in zip(fresh, handles[len(moved) :], strict=True)}
         return map_tensors(result, lambda t: given[id(t)] if id(t) in given else wrapped[id(t)])
 
@@ -368,7 +426,7 @@ class Runtime(Sums):
         old one.
         """
         if type(tensor) is not Managed:
-            if tensor.layout == torch.strided:
+            if kind_of(tensor) in (None, "quantized"):
                 self._protect(tensor)
             return tensor
         if tensor._runtime is not self:
@@ -388,6 +446,7 @@ class Runtime(Sums):
         storage = tensor.untyped_storage()
         if not self.core.constant_is_read(storage._cdata):
             return
+        self.outside.check("a write", tensor)
         # After a backward pass little is left that depends on a weight: the loss and gradients.
         if (
             tensor.requires_grad

@@ -29,6 +29,8 @@ class Managed(Tensor):
     _handle: Any
     # What it is made of, if it had not been made when it was given out.
     _parts: Parts | None = None
+    # What other budgets that have read it hold copies of it in.
+    _copies: Any = None
     # Whether it was made in a backward pass, in memory of its own.
     _own = False
 
@@ -63,6 +65,13 @@ class Managed(Tensor):
         value = self.plain()
         with _disable_current_modes():
             return getattr(value, method)(*args, **options)
+
+    def as_subclass(self, cls: type) -> Any:
+        """Refused: tensors of other classes whose operators give tensors of that class."""
+        raise NotImplementedError(
+            f"a tensor of class {cls.__name__} cannot be managed by a memory budget: make it outside of the "
+            "context, or of rk.decheckpoint(x), and keep operators on it outside"
+        )
 
     def __repr__(self, **options: Any) -> str:
         """The value, and that it is managed."""

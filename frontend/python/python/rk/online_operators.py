@@ -1,15 +1,19 @@
 """What the schema of an operator says about it, read once per operator.
 
-Which arguments it writes, which outputs are views of which arguments, whether it draws random numbers.
+Which arguments it writes, which outputs are views of which arguments, what a second run does.
 Not here: how a call runs (``online_dispatch``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
+
+from rk.repetition import KNOWN, UNORDERED, Manner, manner
 
 __all__ = ["Operator", "operator"]
 
@@ -51,8 +55,10 @@ class Operator:
     """Whether it writes those in training only."""
     fresh: bool
     """Whether it returns one tensor, and that has a storage of its own."""
-    random: bool
-    """Whether it draws from a generator."""
+    manner: Manner | None
+    """What a second run does; None if that depends on the device or on what the user allows."""
+    is_known: bool
+    """Whether it may run on tensors without data."""
     refused: str | None
     """Why it cannot be managed."""
     makes_new: bool
@@ -69,6 +75,12 @@ class Operator:
     """Whether it makes the gradient of a slice."""
     adds: bool
     """Whether it adds two tensors."""
+
+    def again(self, tensors: Sequence[Tensor]) -> Manner:
+        """What a second run of this call does."""
+        if self.manner is not None:
+            return self.manner
+        return manner(self.func, next((t.device.type for t in tensors if t.device.type != "cpu"), "cpu"))
 
     def stays_ordinary(self, result: Any) -> bool:
         """Whether a result is for the host: a list of whole numbers that is about to be filled in."""
@@ -128,7 +140,8 @@ def _read(func: Any, key: int) -> Operator:
         fresh=honest
         and [r.alias_info for r in schema.returns] == [None]
         and str(schema.returns[0].type) == "Tensor",
-        random=torch.Tag.nondeterministic_seeded in func.tags,
+        is_known=func.namespace in KNOWN,
+        manner=None if func.namespace not in KNOWN or schema.name in UNORDERED else manner(func),
         refused=refused,
         makes_new=makes_new,
         unwritten=schema.name == "aten::empty",

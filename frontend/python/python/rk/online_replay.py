@@ -17,6 +17,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from rk.online_outside import Outside, flat_storage, modified
+from rk.repetition import generators
+
 __all__ = [
     "Overwrite",
     "Replay",
@@ -24,10 +27,9 @@ __all__ = [
     "Slot",
     "fill",
     "fill_kwargs",
-    "flat_storage",
-    "generator_of",
     "lies_like",
     "map_tensors",
+    "read_as",
     "reshaped",
     "scan",
 ]
@@ -65,16 +67,6 @@ def fill(items: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     ]
 
 
-def generator_of(kwargs: dict[str, Any], device: torch.device) -> torch.Generator:
-    """The generator that a random operator draws from."""
-    given = kwargs.get("generator")
-    if given is not None:
-        return given
-    if device.type == "cuda":
-        return torch.cuda.default_generators[device.index or 0]
-    return torch.default_generator
-
-
 def lies_like(tensor: Tensor) -> Tensor:
     """A tensor of the same shape, strides and type without data."""
     with _disable_current_modes():
@@ -84,7 +76,16 @@ def lies_like(tensor: Tensor) -> Tensor:
 def reshaped(storage: Any, like: Tensor) -> Tensor:
     """A tensor in ``storage`` that lies there as ``like`` does in its own."""
     empty = torch.empty(0, dtype=like.dtype, device=like.device)
-    return empty.set_(storage, like.storage_offset(), like.size(), like.stride())
+    return read_as(empty.set_(storage, like.storage_offset(), like.size(), like.stride()), like)
+
+
+def read_as(tensor: Tensor, like: Tensor) -> Tensor:
+    """The tensor, conjugated or negated when it is read, if ``like`` is."""
+    if like.is_conj():
+        torch._C._set_conj(tensor, True)
+    if like.is_neg():
+        torch._C._set_neg(tensor, True)
+    return tensor
 
 
 class Replay:
@@ -94,14 +95,14 @@ class Replay:
         "_separate",
         "args",
         "func",
-        "generator",
         "grad",
         "kwargs",
+        "once",
         "ordinary",
         "outside",
         "scratch",
-        "state",
-        "versions",
+        "states",
+        "watch",
     )
 
     def __init__(self, func: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -112,11 +113,14 @@ class Replay:
         # Some kernels make their workspace only where gradients are wanted, and the backward pass is no such
         # place.
         self.grad = torch.is_grad_enabled()
-        self.generator: torch.Generator | None = None
-        self.state: Tensor | None = None
-        # Tensors made outside, by place: what is read is the tensor itself, as long as nobody writes to it.
-        self.outside: dict[int, Tensor] = {}
-        self.versions: dict[int, int] = {}
+        # The generators that it drew from, each with its state before.
+        self.states: list[tuple[torch.Generator, Tensor]] = []
+        # Whether it must not run again: what it made stays.
+        self.once = False
+        # Tensors made outside, by place, with their storages and versions: what is read is the tensor itself,
+        # as long as nobody writes to it.
+        self.outside: dict[int, tuple[Tensor, Any, int]] = {}
+        self.watch: Outside | None = None
         # Copies of what the operator wrote to and did not make, by place: a replay writes to a copy of the
         # copy. They count as the last arguments of the call, which have no values.
         self.scratch: dict[int, Tensor] = {}
@@ -126,12 +130,15 @@ class Replay:
 
     def __str__(self) -> str:
         """The operator, for messages and logs."""
-        return str(self.func)
+        if not self.once:
+            return str(self.func)
+        return f"{self.func} (which runs once; rk.allow_recompute says that it may run again)"
 
-    def keep_outside(self, place: int, tensor: Tensor) -> None:
-        """The call reads a tensor that is not managed."""
-        self.outside[place] = tensor
-        self.versions[place] = 0 if tensor.is_inference() else tensor._version
+    def keep_outside(self, place: int, tensor: Tensor, storage: Any, watch: Outside) -> None:
+        """The call reads a tensor that is not managed; ``storage`` is None if it has no single one."""
+        version = 0 if tensor.is_inference() else tensor._version
+        self.outside[place] = tensor, storage, version
+        self.watch = watch
 
     def operands(self, values: Sequence[Any]) -> list[Any]:
         """The values of all tensors of the call, from those that the core holds."""
@@ -145,38 +152,52 @@ class Replay:
                 continue
             value = next(managed)
             if place in self.outside:
-                tensor = self.outside[place]
-                if value is not None:
-                    # It was overwritten since, and the core keeps a copy of its storage.
-                    value = reshaped(value.untyped_storage(), tensor)
-                elif not tensor.is_inference() and tensor._version != self.versions[place]:
-                    raise RuntimeError(
-                        f"{self.func}: an argument of shape {tuple(tensor.shape)} was modified in place "
-                        "outside of the memory budget after it was used, so what came of it cannot be "
-                        "computed again; modify it inside, or drop what was computed from it first"
-                    )
-                else:
-                    value = tensor
+                value = self._from_outside(value, *self.outside[place])
             operands.append(value)
         return operands
+
+    def _from_outside(self, copy: Tensor | None, tensor: Tensor, storage: Any, version: int) -> Tensor:
+        """What a tensor made outside was when the call read it; ``copy`` is what the core keeps if it was
+        overwritten since.
+        """
+        moved = storage is not None and tensor.untyped_storage()._cdata != storage._cdata
+        if moved:
+            raise modified(self.func, tensor)
+        if copy is not None:
+            return reshaped(copy.untyped_storage(), tensor)
+        if not tensor.is_inference() and tensor._version != version:
+            raise modified(self.func, tensor)
+        if self.watch.digests and storage is not None:
+            self.watch.check(self.func, tensor)
+        return tensor
 
     def run(self, operands: Sequence[Any]) -> Any:
         """Runs the operator as it is."""
         return self.func(*fill(self.args, operands), **fill_kwargs(self.kwargs, operands))
+
+    def run_watched(self, operands: Sequence[Any]) -> Any:
+        """Runs the operator for the first time, and notes what it draws from."""
+        given = [one for one in flat([*self.args, *self.kwargs.values()]) if isinstance(one, torch.Generator)]
+        before = [(one, one.get_state()) for one in [*given, *generators()]]
+        result = self.run(operands)
+        self.states = [(one, state) for one, state in before if not torch.equal(state, one.get_state())]
+        return result
 
     def again(self, operands: Sequence[Any]) -> Any:
         """Runs the operator with the random state of its first run, and puts the present one back."""
         # Some operators (``detach`` in a backward pass) are dispatched above autograd, which would record
         # what is computed again for them, and keep that.
         with torch._C._AutoDispatchBelowAutograd(), torch.set_grad_enabled(self.grad):
-            if self.generator is None:
+            if not self.states:
                 return self.run(operands)
-            present = self.generator.get_state()
-            self.generator.set_state(self.state)
+            present = [(generator, generator.get_state()) for generator, _ in self.states]
+            for generator, state in self.states:
+                generator.set_state(state)
             try:
                 return self.run(operands)
             finally:
-                self.generator.set_state(present)
+                for generator, state in present:
+                    generator.set_state(state)
 
     def outputs(self, result: Any) -> list[Tensor]:
         """The tensors of a result that are managed, in order."""
@@ -233,11 +254,12 @@ class Overwrite(Replay):
 class Restride:
     """A view that lies in a storage as another tensor once did in the storage that this one replaced."""
 
-    __slots__ = ("dtype", "place")
+    __slots__ = ("dtype", "place", "reads")
 
     def __init__(self, like: Tensor) -> None:
         """A view that lies as ``like`` does."""
         self.dtype = like.dtype
+        self.reads = like.is_conj(), like.is_neg()
         self.place = (like.storage_offset(), like.size(), like.stride())
 
     def __str__(self) -> str:
@@ -247,16 +269,12 @@ class Restride:
     def __call__(self, values: Sequence[Any]) -> list[Tensor]:
         """The view, from the bytes of its storage."""
         (base,) = values
-        return [
-            torch.empty(0, dtype=self.dtype, device=base.device).set_(base.untyped_storage(), *self.place)
-        ]
-
-
-def flat_storage(tensor: Tensor) -> Tensor:
-    """The bytes of a tensor's whole storage."""
-    storage = tensor.untyped_storage()
-    empty = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return empty.set_(storage, 0, (storage.nbytes(),), (1,))
+        empty = torch.empty(0, dtype=self.dtype, device=base.device)
+        view = empty.set_(base.untyped_storage(), *self.place)
+        for set_bit, on in zip((torch._C._set_conj, torch._C._set_neg), self.reads, strict=True):
+            if on:
+                set_bit(view, True)
+        return [view]
 
 
 def fill_kwargs(kwargs: dict[str, Any], values: Sequence[Any]) -> dict[str, Any]:

@@ -1,0 +1,210 @@
+"""What a memory budget does not manage is counted or refused; what changes outside is not read unnoticed."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
+
+import rk
+
+KINDS = {
+    "sparse": lambda: (torch.sparse_coo_tensor([[0, 7], [2, 3]], torch.ones(2, 32), (8, 8, 32)) * 2, 288),
+    "sparse, by rows": lambda: (torch.ones(16, 16).to_sparse_csr(), 256 * 12 + 17 * 8),
+    "nested": lambda: (torch.nested.nested_tensor([torch.ones(2, 8), torch.ones(4, 8)]) * 2, 192),
+    "quantized": lambda: (torch.quantize_per_tensor(torch.rand(100), 0.1, 0, torch.quint8), 100),
+    "mkldnn": lambda: (torch.rand(16, 16).to_mkldnn(), 1024),
+    "meta": lambda: (torch.empty(10**12, device="meta") * 2, 0),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_not_managed_counts_as_long_as_it_lives(name):
+    kind = name.split(",")[0]
+    with rk.memory_budget(None) as context:
+        made, size = KINDS[name]()
+        gc.collect()
+        found = context.statistics()
+        assert found[f"unmanaged_{kind}"] >= 1 and found[f"unmanaged_{kind}_bytes"] >= size
+        assert found["memory_bytes"] >= found["unmanaged_bytes"] >= size
+        del made
+        gc.collect()
+        assert context.statistics()["unmanaged_bytes"] == 0
+        assert context.statistics()["memory_bytes"] == 0
+
+
+def test_the_budget_has_to_hold_for_what_is_not_managed():
+    with pytest.raises(rk.OutOfMemoryError, match=r"\(sparse: not managed\)"), rk.memory_budget(60_000):
+        kept = [torch.ones(32, 32).to_sparse_coo() for _ in range(6)]
+        assert kept
+
+
+def test_gradients_of_embeddings_are_sparse_and_the_users():
+    def gradients():
+        torch.manual_seed(0)
+        table = nn.Embedding(50, 8, sparse=True)
+        table(torch.tensor([1, 2, 2])).square().sum().backward()
+        return table.weight.grad
+
+    expected = gradients()
+    with rk.memory_budget("1MB") as context:
+        found = gradients()
+        assert context.statistics()["unmanaged_sparse"] >= 1
+    assert torch.equal(found.to_dense(), expected.to_dense())
+
+
+def test_parts_of_other_tensors_are_managed():
+    def jagged():
+        torch.manual_seed(0)
+        weight = torch.randn(8, 8, requires_grad=True)
+        x = torch.nested.nested_tensor([torch.ones(4, 8), torch.ones(60, 8)], layout=torch.jagged)
+        for _ in range(8):
+            x = torch.tanh(x @ weight)
+        x.values().square().sum().backward()
+        return [weight.grad]
+
+    def pairs():
+        x = TwoTensor(torch.linspace(-1, 1, 512), torch.ones(512))
+        kept = [x := torch.tanh(x * 2) for _ in range(8)]
+        return [part for one in kept for part in (one.a, one.b)]
+
+    for run in (jagged, pairs):
+        expected = run()
+        with rk.memory_budget(17_000) as context:
+            found = run()
+        assert all(torch.equal(rk.decheckpoint(f), e) for f, e in zip(found, expected, strict=True))
+        assert context.statistics()["recomputations"] > 0
+
+
+def test_what_cannot_be_managed_is_refused_by_name():
+    class Own(torch.Tensor):
+        pass
+
+    with rk.memory_budget(None):
+        with pytest.raises(NotImplementedError, match="class Own.*decheckpoint"):
+            torch.ones(3).as_subclass(Own)
+        with pytest.raises(NotImplementedError, match=r"cond.*decheckpoint"):
+            torch.ops.higher_order.cond(torch.tensor(True), torch.sin, torch.cos, (torch.ones(2),))
+
+
+def test_values_that_are_conjugated_when_they_are_read():
+    def run():
+        x = torch.randn(64, dtype=torch.complex64, generator=torch.Generator().manual_seed(0))
+        pad = [x * i for i in range(8)]
+        base = x * 1
+        shown = base.conj()
+        base.mul_(2j)
+        return [shown.resolve_conj(), shown.imag * 1, torch.view_as_real(base.conj().resolve_conj()), *pad]
+
+    expected = run()
+    with rk.memory_budget(2_000) as context:
+        assert all(torch.equal(f.plain(), e) for f, e in zip(run(), expected, strict=True))
+        assert context.statistics()["recomputations"] > 0
+
+
+def test_generators_that_are_given_are_replayed():
+    def run():
+        generator = torch.Generator().manual_seed(3)
+        rate = torch.full((64,), 4.0)
+        drawn = [torch.poisson(rate, generator), torch.binomial(rate, rate / 9, generator)]
+        drawn += [torch.bernoulli(rate / 9, generator=generator) for _ in range(8)]
+        return [*drawn, torch.rand(3, generator=generator), torch.rand(3)]
+
+    torch.manual_seed(0)
+    expected = run()
+    torch.manual_seed(0)
+    with rk.memory_budget(1_000) as context:
+        found = run()
+        assert all(torch.equal(f.plain(), e) for f, e in zip(found, expected, strict=True))
+        assert context.statistics()["recomputations"] > 0
+
+
+class Centered(nn.Module):
+    """Backward does not read the buffer, but what is computed again does."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+        self.register_buffer("center", torch.zeros(width, 64))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x) - self.center)
+        return x
+
+
+CHANGES = {
+    "in place": lambda model: model.center.add_(0.5),
+    "through .data": lambda model: model.center.data.add_(0.5),
+    "other data": lambda model: setattr(model.center, "data", torch.ones(model.center.shape)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("width", [1, 512])
+def test_buffers_that_change_between_forward_and_backward(width, change):
+    def gradients(context=None):
+        torch.manual_seed(0)
+        model, x = Centered(width), torch.linspace(-1, 1, 512 * 64).view(512, 64)
+        if context is None:
+            out = model(x)
+            with torch.no_grad():
+                CHANGES[change](model)
+            out.square().sum().backward()
+        else:
+            with context:
+                out = model(x)
+            with torch.no_grad():
+                CHANGES[change](model)
+            with context:
+                out.square().sum().backward()
+        return model.layers[0].weight.grad
+
+    expected, context = gradients(), rk.memory_budget(500_000)
+    try:
+        found = gradients(context)
+    except RuntimeError as error:
+        # What is large is not copied: it is noticed.
+        assert "modified in place outside" in str(error) and (width > 1 or change == "other data")
+    else:
+        assert torch.equal(found, expected) and width == 1
+        assert context.statistics()["recomputations"] > 0
+
+
+def test_the_innermost_budget_holds():
+    outer, inner = rk.memory_budget(100_000), rk.memory_budget(20_000)
+    with outer:
+        x = torch.ones(1000) * 2
+        with inner:
+            kept = [x * i for i in range(20)]
+            with inner:
+                assert (kept[3] + 0)[0].item() == 6
+        last = kept[19] + kept[0]
+    assert inner.statistics()["peak_bytes"] <= 24_000 and inner.statistics()["recomputations"] > 0
+    assert inner.statistics()["unmanaged_foreign_bytes"] == 4000, "one copy of x, which counts"
+    assert torch.equal(last.plain(), torch.full((1000,), 38.0))
+
+
+def test_threads_may_share_what_is_managed():
+    context, failed = rk.memory_budget(100_000), []
+    with context:
+        values = [torch.full((64, 64), float(i)) * 1 for i in range(20)]
+
+    def work(stride):
+        try:
+            for turn in range(60):
+                place = turn * stride % 20
+                assert (values[place] * 2).sum().item() == 2 * place * 64 * 64
+        except BaseException as error:  # noqa: BLE001 - told below
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(stride,)) for stride in (1, 3, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and context.statistics()["recomputations"] > 0
