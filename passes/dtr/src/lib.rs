@@ -36,6 +36,7 @@ mod forget;
 mod heuristic;
 mod hybrid;
 mod keep;
+mod leave;
 mod line;
 mod log;
 mod online;

@@ -64,6 +64,8 @@ pub struct Runtime<W> {
     pub(crate) dead: Vec<u32>,
     /// Bytes of settled storages.
     pub(crate) settled: u64,
+    /// How many calls were linked or extended when the last step ended.
+    pub(crate) ended: u64,
 }
 
 impl<W: World> Runtime<W> {
@@ -97,6 +99,7 @@ impl<W: World> Runtime<W> {
             kept: Vec::new(),
             dead: Vec::new(),
             settled: 0,
+            ended: 0,
         }
     }
 
@@ -312,7 +315,7 @@ impl<W: World> Runtime<W> {
             self.learn(call, took);
         }
         let Counters { remat, reruns, .. } = self.counters;
-        if remat > self.options.remat_limit || reruns > RERUN_LIMIT {
+        if remat > self.options.remat_limit || reruns > RERUN_LIMIT && !self.options.online.forget {
             return Err(Stop::Thrashed { spent: remat, limit: self.options.remat_limit });
         }
         Ok(())
