@@ -174,13 +174,21 @@ def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any]) 
     if same(plain, found):
         return Outcome("equal", **about)
     peers.now = PLAIN
+    if is_unsteady(lambda: run(compiled)):
+        return Outcome("unsteady", "two runs without a plan differ", **about)
+    return Outcome("wrong", difference(plain, found), **about)
+
+
+def is_unsteady(run: Callable[[], Sequence[Any]]) -> bool:
+    """Whether runs of what has no plan differ from each other."""
+    first = run()
     for size in range(ATTEMPTS):
         # What reads memory that nobody has written shall find something else there.
         litter = [torch.full((1 << (size + bit),), float(size)) for bit in range(12)]
         del litter
-        if not same(plain, run(compiled)):
-            return Outcome("unsteady", "two runs without a plan differ", **about)
-    return Outcome("wrong", difference(plain, found), **about)
+        if not same(first, run()):
+            return True
+    return False
 
 
 def _failed(error: BaseException) -> Outcome:

@@ -10,6 +10,7 @@ import copy
 import dataclasses
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,6 +29,13 @@ DTYPES = {
 FAMILIES = ("op", "module", "hop", "custom", "function")
 MOST_ELEMENTS = 20_000
 """Larger samples are passed over: they show nothing that smaller ones do not."""
+RANDOM = re.compile(
+    r"exponential|cauchy|geometric|log_normal|normal|uniform|rand|multinomial|bernoulli|"
+    r"nn\.functional\..*(dropout|rrelu)"
+)
+"""Operators that draw random numbers."""
+LARGER = 512
+"""By how much samples of these are made larger: a second run is worth the generator's state of 5 KB then."""
 LOOKED_AT = 40
 """How many samples of an operator are looked at; those that are taken are spread among them."""
 
@@ -162,7 +170,34 @@ def _size(subject: Subject) -> int:
 
 def _of_operator(info: Any, item: Item, sample: Any) -> Subject:
     call = info.inplace_variant if item.variant == "inplace" else info.op
-    return Subject(call, (sample.input, *sample.args), dict(sample.kwargs))
+    subject = Subject(call, (sample.input, *sample.args), dict(sample.kwargs))
+    return _larger(subject) if RANDOM.match(item.name) else subject
+
+
+def _larger(subject: Subject) -> Subject:
+    """The same sample with more rows, if the operator takes that."""
+    larger = Subject(subject.call, *_repeated((subject.args, subject.kwargs)))
+    args, kwargs = larger.fresh()
+    try:
+        with torch.no_grad():
+            larger.call(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return subject
+    return larger
+
+
+def _repeated(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        repeats = [LARGER, *[1] * (value.dim() - 1)]
+        more = value.detach().repeat(repeats) if value.dim() and value.numel() else value.detach()
+        return more.requires_grad_(value.requires_grad)
+    if isinstance(value, torch.Size) or type(value) in (list, tuple):
+        if value and all(type(one) is int for one in value):
+            return type(value)([LARGER * value[0], *value[1:]])
+        return type(value)(_repeated(one) for one in value)
+    if isinstance(value, dict):
+        return {key: _repeated(one) for key, one in value.items()}
+    return value
 
 
 def _of_module(info: Any, made: Any, dtype: torch.dtype) -> Subject | None:

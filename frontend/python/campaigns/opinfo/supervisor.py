@@ -16,6 +16,8 @@ from typing import Any, TextIO
 
 from campaigns.opinfo.families import Item
 
+START_SECONDS = 900.0
+"""PyTorch and its databases are loaded within this."""
 ITEM_SECONDS = 90.0
 """A sample must get on within this."""
 ITEMS_PER_WORKER = 300
@@ -49,7 +51,8 @@ class Worker:
         records: list[dict[str, Any]] = []
         at = {"at": "start", "sample": -1}
         while True:
-            message = self._next()
+            starting = self.served == 1 and at["sample"] == -1
+            message = self._next(START_SECONDS if starting else ITEM_SECONDS)
             if message is None:
                 return records, self._died(item, at)
             if "record" in message:
@@ -59,9 +62,9 @@ class Worker:
             else:
                 at = message
 
-    def _next(self) -> dict[str, Any] | None:
+    def _next(self, seconds: float) -> dict[str, Any] | None:
         """The next message; None if the process has died, or was killed because it took too long."""
-        end = time.monotonic() + ITEM_SECONDS
+        end = time.monotonic() + seconds
         while b"\n" not in self.rest:
             ready, _, _ = select.select([self.process.stdout], [], [], max(end - time.monotonic(), 0))
             chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
@@ -77,7 +80,7 @@ class Worker:
         code = self.process.returncode
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         way = at["at"]
-        reason = f"no answer in {ITEM_SECONDS:.0f} s" if self.timed_out else f"the process died of {name}"
+        reason = "no answer in time" if self.timed_out else f"the process died of {name}"
         if way in OWN:
             ways = {"aot_eager": {"kind": "torch", "reason": f"{way}: {reason}"}}
         else:
