@@ -12,7 +12,7 @@ from campaigns.opinfo import compiled, families
 from campaigns.opinfo.table import Summary
 
 GROUPS = {
-    "random": "bernoulli nn.functional.dropout nn.functional.rrelu normal multinomial",
+    "random": "bernoulli uniform nn.functional.dropout nn.functional.rrelu normal multinomial",
     "several results": "sort linalg.svd split unbind aminmax linalg.qr frexp var_mean",
     "views": "as_strided unfold diagonal movedim real.c64 imag.c64 conj.c64 view_as_complex expand T",
     "writes": "index_put scatter_reduce.amax index_fill slice_scatter masked_fill cumsum.inplace",

@@ -176,7 +176,7 @@ def _of_operator(info: Any, item: Item, sample: Any) -> Subject:
 
 def _larger(subject: Subject) -> Subject:
     """The same sample with more rows, if the operator takes that."""
-    larger = Subject(subject.call, *_repeated((subject.args, subject.kwargs)))
+    larger = Subject(_of_a_copy(subject.call), *_repeated((subject.args, subject.kwargs)))
     args, kwargs = larger.fresh()
     try:
         with torch.no_grad():
@@ -184,6 +184,15 @@ def _larger(subject: Subject) -> Subject:
     except (RuntimeError, TypeError, ValueError, IndexError):
         return subject
     return larger
+
+
+def _of_a_copy(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same call, which may fill its first argument with random numbers, and leaves the caller's alone."""
+
+    def of_a_copy(first: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(first.clone() if isinstance(first, torch.Tensor) else first, *args, **kwargs)
+
+    return of_a_copy
 
 
 def _repeated(value: Any) -> Any:
