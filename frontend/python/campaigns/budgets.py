@@ -30,20 +30,21 @@ def over(program: Program, way: Way, run: Run, graphs: Graphs) -> str:
         online = run.context
         allowed = (online.bytes or online.meter.peak) + online.meter.largest
         return f"{online.meter.peak} bytes of {allowed}" if online.meter.peak > allowed else ""
-    training = graphs.training()
-    if way.kind != "compile" or "scope" in way.options or len(graphs.compiled) != 1 or len(training) != 1:
+    if way.kind != "compile" or "scope" in way.options or len(graphs.compiled) != 1 or not graphs.training():
         return ""
     rows = program.batches[-1]
     x, _ = rows_of(program, rows, 0)
     more = {**given(program, rows, 0), **run.kept}
     inputs = [x, *(more[name] for name in program.takes())]
+    # Dynamo may have been made to forget the graph: it is compiled before the measurement, not in it.
+    run.compiled(*inputs).backward()
     for one in run.trained:
         one.grad = None
     gc.collect()
     with measure.Addresses() as addresses:
         run.compiled(*inputs).backward()
     peak = addresses.peak(one.grad for one in run.trained if one.grad is not None)
-    (compiled,) = training
+    compiled = graphs.training()[-1]
     if way.options.get("codegen") == "rk":
         measured = compiled._program.measured()
         # What leaves the step is PyTorch's, in blocks with a header.

@@ -6,6 +6,7 @@ original order, and runs first, on copies of what it updates and from the same g
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ class Verifier:
         self.updated = step.updated()
         self.device = device
         self.left = STEPS
-        self.saved: list[Sequence[Any]] = []
+        self.saved: list[tuple[list[weakref.ref[torch.UntypedStorage]], Sequence[Any]]] = []
+        """Of each run that has not gone backward: the storages that it saved, what the other one saved."""
 
     def run_forward(self, run: Run, args: list[Any]) -> Sequence[Any]:
         """Runs forward both ways; VerifyError names the first output or buffer that differs."""
@@ -52,15 +54,17 @@ class Verifier:
         for index, original in originals.items():
             _compare(f"the update of {self.names[index]}", copies[index], original)
         _compare("the generator", after, random_state.save(self.device))
-        self.saved.append(expected[self.outputs :])
+        storages = [weakref.ref(one) for one in _storages(found[self.outputs :])]
+        self.saved.append((storages, expected[self.outputs :]))
         return found
 
     def run_backward(self, run: Run, args: list[Any]) -> Sequence[Any]:
         """Runs backward both ways; VerifyError names the first gradient that differs."""
-        if not self.saved:
-            return run(args)
-        saved = self.saved.pop()
         carried = len(args) - self.tangents
+        place = self._place_of(_storages(args[:carried]))
+        if place is None:
+            return run(args)
+        _, saved = self.saved.pop(place)
         expected = self.backward(*saved, *args[carried:])
         found = run(args)
         for name, one, other in zip(self.names, expected, found, strict=False):
@@ -68,11 +72,23 @@ class Verifier:
         self.left -= 1
         return found
 
+    def _place_of(self, storages: list[torch.UntypedStorage]) -> int | None:
+        """Which of the runs that wait this backward pass belongs to: they come in any order, or never."""
+        for place, (kept, _) in enumerate(self.saved):
+            if all(any(one() is storage for storage in storages) for one in kept):
+                return place
+        # Hooks of the user's may have packed what was saved into something else.
+        return len(self.saved) - 1 if self.saved and self.left > 0 else None
+
     @property
     def tangents(self) -> int:
         """How many inputs of backward come from the caller."""
         placeholders = self.backward.graph.find_nodes(op="placeholder")
         return len(placeholders) - len(self.forward.graph.output_node().args[0]) + self.outputs
+
+
+def _storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
+    return [one.untyped_storage() for one in values if isinstance(one, torch.Tensor)]
 
 
 def _compare(name: str, expected: Any, found: Any) -> None:

@@ -71,6 +71,21 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
+class Planned:
+    """What one plan of a graph is run by."""
+
+    program: Any = None
+    """See :attr:`Compiled._program`."""
+    verifier: comparison.Verifier | None = None
+    kernels: settings.Kernels
+
+    def boxed(self, gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Callable[..., Any]:
+        """What runs a pass: the program itself, unless something was added around it."""
+        if self.program is not None and self.program.untouched(gm, name):
+            return getattr(self.program, name)
+        return boxed_nop(gm, inputs)
+
+
 class Compiled:
     """One graph of Dynamo with static sizes, compiled; planned again when its budget changes."""
 
@@ -142,9 +157,11 @@ class Compiled:
                 lambda run: self.tightening.backward(self._kernels.around(run)),
             )
             return
+        # AOTAutograd asks for the backward pass when it first runs; the graph may have another plan by then.
+        planned = Planned()
         self._run = aot_autograd(
-            fw_compiler=self._forward,
-            bw_compiler=self._backward,
+            fw_compiler=functools.partial(self._forward, planned),
+            bw_compiler=functools.partial(self._backward, planned),
             inference_compiler=boxed_nop,
             partition_fn=self._partition,
             keep_inference_input_mutations=True,
@@ -212,16 +229,12 @@ class Compiled:
                 f"it runs once: rk.allow_recompute('{first}') says that it may run again; {instead}"
             )
 
-    def _boxed(self, gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Callable[..., Any]:
-        """What runs a pass: the program itself, unless something was added around it."""
-        if self._program is not None and self._program.untouched(gm, name):
-            return getattr(self._program, name)
-        return boxed_nop(gm, inputs)
-
-    def _forward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        run = self._boxed(gm, inputs, "forward")
-        if self._verifier is not None:
-            run = functools.partial(self._verifier.run_forward, run)
+    def _forward(self, planned: Planned, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        # It comes right after its partition.
+        planned.program, planned.verifier, planned.kernels = self._program, self._verifier, self._kernels
+        run = planned.boxed(gm, inputs, "forward")
+        if planned.verifier is not None:
+            run = functools.partial(planned.verifier.run_forward, run)
         return self._with_forward(run)
 
     def _with_forward(self, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -238,13 +251,13 @@ class Compiled:
         forward._boxed_call = True
         return forward
 
-    def _backward(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        run = self._kernels.around(self._boxed(gm, inputs, "backward"))
-        if self._verifier is None:
+    def _backward(self, planned: Planned, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        run = planned.kernels.around(planned.boxed(gm, inputs, "backward"))
+        if planned.verifier is None:
             return run
 
         def backward(args: list[Any]) -> Any:
-            return self._verifier.run_backward(run, args)
+            return planned.verifier.run_backward(run, args)
 
         backward._boxed_call = True
         return backward
