@@ -6,11 +6,12 @@
 //!
 //! The cuts also say what a good plan holds at their node: [`HeldSet`]s are starts for a replay.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
 use crate::branches::Branches;
+use crate::clock::now;
 use crate::cut::{Choice, Cut, Cutter};
 use crate::knapsack::{self, Limits, Solved, rounded};
 use crate::milp::Options;
@@ -102,7 +103,7 @@ pub fn order_free(graph: &Graph, budget: Bytes, time: Duration) -> Bound {
 
 /// The same when a plan is known: proving that nothing beats it ends the search.
 pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time: Duration) -> Bound {
-    let start = Instant::now();
+    let start = now();
     let deadline = start.checked_add(time);
     let total = graph.total_time();
     let (least, holder) = working_set(graph);
@@ -150,7 +151,7 @@ pub fn order_free_below(graph: &Graph, budget: Bytes, known: Option<Time>, time:
 
 /// What the cut at a node holds at a budget, near the optimum and rounded, if that can be had in a time: starts, without a bound.
 pub(crate) fn held_at(graph: &Graph, budget: Bytes, at: NodeId, time: Duration) -> Vec<HeldSet> {
-    let deadline = Instant::now().checked_add(time);
+    let deadline = now().checked_add(time);
     let cut = Cutter::new(graph).cut(at, budget);
     if cut.is_trivial() {
         return Vec::new();

@@ -14,11 +14,10 @@
 //!
 //! Source: the disjunctive constraints of scheduling; Balas, "Machine sequencing via disjunctive graphs", 1969.
 
-use std::time::Instant;
-
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time};
 
 use crate::chain::Chain;
+use crate::clock::now;
 use crate::milp::Options;
 
 /// Classes of schedules that cover all, each with its chain of cuts.
@@ -48,10 +47,10 @@ impl<'a> Branches<'a> {
     /// Goes on until the time `known` of a plan, or without one that there is none, is proven, nothing is left to add or to divide, or the
     /// time is over.
     pub(crate) fn run(&mut self, known: Option<Time>, options: Options) {
-        let start = Instant::now();
+        let start = now();
         let goal = known.unwrap_or(Time(u64::MAX));
         while self.stuck != Some(known) {
-            let left = options.limit.saturating_sub(start.elapsed());
+            let left = options.limit.saturating_sub(now().saturating_duration_since(start));
             let least = self.least();
             let class = &mut self.classes[least];
             if left.is_zero() || class.best.time >= goal {

@@ -52,11 +52,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, judge};
 
 use crate::bounds::held_at;
+use crate::clock::now;
 use crate::cut::Cutter;
 use crate::links::Program;
 use crate::milp::{End, Options, Way};
@@ -148,14 +149,14 @@ impl<'a> Chain<'a> {
 
     /// Goes on where it was, see [`chain`].
     pub(crate) fn run(&mut self, known: Option<Time>, options: Options) {
-        let start = Instant::now();
+        let start = now();
         if !std::mem::replace(&mut self.begun, true)
             && let Some(sequence) = self.begin(options.limit)
         {
             self.extend(sequence);
         }
         while self.complete != Some(known) {
-            let left = options.limit.saturating_sub(start.elapsed());
+            let left = options.limit.saturating_sub(now().saturating_duration_since(start));
             if left.is_zero() {
                 return;
             }

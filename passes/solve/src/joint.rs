@@ -299,7 +299,10 @@ fn occurrences(sequence: &Sequence, nodes: usize) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::clock::counted;
     use crate::synthetic::{Family, graph};
     use rk_plan::base_trace;
 
@@ -331,7 +334,7 @@ mod tests {
             let (graph, plan, (_, most)) = crowded(family, seed);
             let model = Model::aligned(&graph, Bytes(64));
             let limits = (Bytes(0), Bytes(most.0.min(plan.trace.peak.0 / 100 * 101)));
-            let clock = Clock::new(std::time::Duration::MAX);
+            let clock = Clock::new(Duration::MAX);
             let all = |joint: &Joint| joint.pressure.between(&joint.tape, 1, joint.tape.last_slot());
             let mut joint = Joint::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
             let before = all(&joint);
@@ -359,7 +362,9 @@ mod tests {
             let model = Model::aligned(&graph, Bytes(64));
             let mut joint = Joint::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
             heirs += joint.heirs.len();
-            joint.lower(|peak| peak, &Clock::new(std::time::Duration::from_millis(300)));
+            counted::time(Duration::from_micros(20), || {
+                joint.lower(|peak| peak, &Clock::new(Duration::from_millis(300)));
+            });
             // Judged, and checked for overlaps, inside.
             let after = joint.plan(&graph, &plan).expect("legal");
             let lower = after.arena.as_ref().expect("has one");

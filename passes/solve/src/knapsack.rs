@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
+use crate::clock::now;
 use crate::closure::{Fixed, Network, Price, Relaxation, relax};
 use crate::cut::{Choice, Cut};
 use crate::frontier::{self, DECISIONS, Found, Size};
@@ -43,12 +44,12 @@ impl Limits {
 
     /// When to stop preparing and to begin: after a quarter of the time.
     fn probing(&self) -> Option<Instant> {
-        let now = Instant::now();
-        self.deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 4)
+        let start = now();
+        self.deadline.map(|deadline| start + deadline.saturating_duration_since(start) / 4)
     }
 
     pub(crate) fn passed(&self, nodes: u64) -> bool {
-        nodes >= self.nodes || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        nodes >= self.nodes || self.deadline.is_some_and(|deadline| now() >= deadline)
     }
 }
 
@@ -335,7 +336,7 @@ pub(crate) fn fixed_by_price(
 ) {
     let Some((_, choice)) = network.evaluate(cut, fixed, price) else { return };
     for node in (0..fixed.len()).filter(|&node| !cut.nodes[node].barred) {
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if deadline.is_some_and(|deadline| now() >= deadline) {
             return;
         }
         let (same, other) =

@@ -436,7 +436,8 @@ mod tests {
         let elapsed = start.elapsed();
         assert_eq!(answer, None);
         assert!(
-            elapsed >= Duration::from_millis(200) && elapsed < Duration::from_millis(1500),
+            // Far less than it hangs for, however busy the machine is.
+            elapsed >= Duration::from_millis(200) && elapsed < Duration::from_secs(30),
             "{elapsed:?}"
         );
     }
@@ -444,8 +445,8 @@ mod tests {
     #[test]
     fn a_child_that_dies_costs_nothing() {
         let start = Instant::now();
-        assert_eq!(child::run(TEN_SECONDS, || std::process::abort()), None);
-        assert!(start.elapsed() < Duration::from_secs(5));
+        assert_eq!(child::run(Duration::from_secs(60), || std::process::abort()), None);
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

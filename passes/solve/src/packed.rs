@@ -389,7 +389,11 @@ pub(crate) fn arena_of(request: &Request, runs: &Sequence, trace: &rk_plan::Trac
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::counted;
     use crate::synthetic::{Family, graph};
+
+    /// What a look at the clock takes in tests whose time is counted: about what it takes a search.
+    const LOOK: Duration = Duration::from_micros(20);
 
     /// A gated recurrent layer and its backward pass.
     fn recurrent(steps: usize) -> Graph {
@@ -449,7 +453,7 @@ mod tests {
                 smallest: None,
                 reached: Bytes(0),
             };
-            let found = packer().relieved(Some(&wanted), None);
+            let found = counted::time(LOOK, || packer().relieved(Some(&wanted), None));
             let dearest = wanted.trace.time.0 + graph.total_time().0 / DEAREST;
             if let Some(found) = found {
                 assert!(found.height() <= request.budget && found.trace.time.0 <= dearest, "seed {seed}");
@@ -457,7 +461,7 @@ mod tests {
                 fitting += 1;
             }
             // Nothing is faster than a plan of the same time that fits.
-            let known = packer().relieved(Some(&wanted), Some(wanted.clone()));
+            let known = counted::time(LOOK, || packer().relieved(Some(&wanted), Some(wanted.clone())));
             assert_eq!(known.map(|plan| plan.sequence), Some(wanted.sequence), "seed {seed}");
         }
         assert!(tight >= 4 && 2 * fitting > tight, "{fitting} of {tight}");

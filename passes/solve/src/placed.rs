@@ -224,6 +224,7 @@ mod tests {
     use rk_plan::{Graph, base_trace};
 
     use super::*;
+    use crate::clock::counted;
     use crate::synthetic::{Family, graph};
     use crate::{Solver, solve};
 
@@ -259,16 +260,21 @@ mod tests {
             (none, spare(hour), false),
         ] {
             let request = Request { time_limit: minute, spare, ..Request::new(&graph, budget) };
-            let task = Task::new(&request);
-            std::thread::sleep(task.clock.elapsed() * STALE);
-            assert_eq!(is_time_to_pack(&task), time);
-            let share = share_until_packing(&task);
+            let (packs, share) = counted::time(LOOK, || {
+                let task = Task::new(&request);
+                counted::pass(task.clock.elapsed() * STALE);
+                (is_time_to_pack(&task), share_until_packing(&task))
+            });
+            assert_eq!(packs, time);
             assert!((share == 0.0) == time && share <= 1.0, "{share}");
         }
         let request = Request { time_limit: minute, spare: spare(hour), ..Request::new(&graph, fits) };
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(!Task::new(&request).is_stale(u32::MAX), "it was found just now");
+        let stale = counted::time(LOOK, || Task::new(&request).is_stale(u32::MAX));
+        assert!(!stale, "it was found just now");
     }
+
+    /// What a look at the clock takes.
+    const LOOK: Duration = Duration::from_nanos(100);
 
     /// The given order of a graph, within its own peak.
     fn given(graph: &Graph, time: Duration, more: Duration) -> Request<'_> {
@@ -282,14 +288,16 @@ mod tests {
         let (packs, does_not) = (graph(Family::Residual, 60, 1), graph(Family::Layered, 300, 1));
         let hour = Duration::from_secs(3600);
         let look = |request: &Request, left: Duration| {
-            let mut task = Task::new(request);
-            // Longer than a search has to go on before a look.
-            task.clock = Clock::new(Duration::ZERO);
-            std::thread::sleep(Duration::from_millis(2));
-            task.clock = task.clock.with_left(left);
-            let clock = leave_more(&mut task);
-            let spare = task.spare.map(|spare| (spare.time, spare.more));
-            (clock.map(|clock| clock.left()), spare, task.early)
+            counted::time(LOOK, || {
+                let mut task = Task::new(request);
+                // Longer than a search has to go on before a look.
+                task.clock = Clock::new(Duration::ZERO);
+                counted::pass(Duration::from_millis(2));
+                task.clock = task.clock.with_left(left);
+                let clock = leave_more(&mut task);
+                let spare = task.spare.map(|spare| (spare.time, spare.more));
+                (clock.map(|clock| clock.left()), spare, task.early)
+            })
         };
         let soon = Duration::from_millis(1);
         // Who asks packs himself: the search ends.

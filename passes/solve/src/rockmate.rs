@@ -24,6 +24,7 @@ use std::time::Instant;
 use rk_plan::{Graph, ValueId};
 
 use crate::blocks::{Block, ids};
+use crate::clock::now;
 use crate::cut::{Cut, CutNode, CutValue};
 use crate::kcut::split;
 use crate::knapsack::{Limits, solve};
@@ -77,7 +78,7 @@ pub(crate) fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -
     let parts = if cut.nodes.len() > LARGE { PARTS } else { 0 };
     let mut options = vec![everything];
     for step in (0..i128::from(BUDGETS)).rev() {
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if deadline.is_some_and(|deadline| now() >= deadline) {
             break;
         }
         cut.room = most * step / i128::from(BUDGETS);

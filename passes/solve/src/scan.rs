@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use rk_plan::{Bytes, Graph, NodeId, base_trace};
 
+use crate::clock::now;
 use crate::closure::{Fixed, Network, Price, relax};
 use crate::cut::Cutter;
 
@@ -57,7 +58,7 @@ pub fn scan(graph: &Graph, budget: Bytes, deadline: Option<Instant>) -> Vec<Prom
     // Outwards from the peak: the price is right early.
     let mut order: Vec<usize> = (0..n).filter(|&node| !tried[node]).collect();
     order.sort_unstable_by_key(|&node| (node.abs_diff(peak), node));
-    let in_time = || deadline.is_none_or(|deadline| Instant::now() < deadline);
+    let in_time = || deadline.is_none_or(|deadline| now() < deadline);
     let stop = order.into_iter().take_while(|_| in_time()).any(|node| scan.look(node));
     if n > WHOLE && !stop {
         tried.fill(false);

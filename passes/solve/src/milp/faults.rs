@@ -80,7 +80,13 @@ fn a_bad_solver_costs_its_share_of_the_time() {
             // Who hangs does so for a minute.
             assert!(elapsed < Duration::from_secs(30), "{solver}, {fault:?}: {elapsed:?}");
             assert_ne!(outcome.status, Status::Infeasible, "{solver}, {fault:?}");
-            let (proven, can_be) = (outcome.lower_bound, honest.lower_bound);
+            // An honest run that others kept from the processor may have proven little.
+            let again =
+                || solve(&Request { time_limit: Duration::from_secs(60), ..request.clone() }).lower_bound;
+            let (proven, mut can_be) = (outcome.lower_bound, honest.lower_bound);
+            if proven > can_be {
+                can_be = again();
+            }
             assert!(
                 proven <= can_be,
                 "{solver}, {fault:?}: {proven:?} was proven by nobody, {can_be:?} at most"
