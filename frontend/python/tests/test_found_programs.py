@@ -57,8 +57,9 @@ SEEDS = {
 
 
 @pytest.fixture(autouse=True)
-def _traced(monkeypatch):
-    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)
+def _traced():
+    with torch._dynamo.config.patch(allow_rnn=True):
+        yield
 
 
 @pytest.mark.parametrize("name", FOUND)
