@@ -89,6 +89,10 @@ def test_what_cannot_be_managed_is_refused_by_name():
             torch.ones(3).as_subclass(Own)
         with pytest.raises(NotImplementedError, match=r"cond.*decheckpoint"):
             torch.ops.higher_order.cond(torch.tensor(True), torch.sin, torch.cos, (torch.ones(2),))
+        made = torch.ones(3).sin()
+        with pytest.raises(NotImplementedError, match="x.data = y.*copy_"):
+            made.data = made + 1
+        assert torch.equal(made.data.plain(), torch.ones(3).sin())
 
 
 def test_values_that_are_conjugated_when_they_are_read():

@@ -141,7 +141,8 @@ def _tool(place: Path, tool: str, *arguments: str) -> tuple[Outcome | None, str]
 
 def _failed(tool: str, code: int, text: str) -> Outcome:
     lines = [line for line in text.splitlines() if "error" in line or "differ" in line] or text.splitlines()
-    reason = re.sub(r"/tmp/\S+/|<unknown>:0: ", "", " ".join(lines[:2]))[:400]
+    folder = re.escape(tempfile.gettempdir())
+    reason = re.sub(rf"{folder}/\S+/|<unknown>:0: ", "", " ".join(lines[:2]))[:400]
     reason = reason if reason.startswith(tool) else f"{tool}: {reason}"
     if tool == "rk-run" and code == BITS_DIFFER:
         return Outcome("wrong", reason)

@@ -73,6 +73,19 @@ class Managed(Tensor):
             "context, or of rk.decheckpoint(x), and keep operators on it outside"
         )
 
+    @property
+    def data(self) -> Tensor:
+        """The same value, cut off from autograd."""
+        return torch._C.TensorBase.data.__get__(self)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        """Refused: the value would have two histories, of which one is computed again."""
+        raise NotImplementedError(
+            "x.data = y gives a tensor other memory behind the back of its memory budget: write x.copy_(y) "
+            "under torch.no_grad(), or give the name x to y"
+        )
+
     def __repr__(self, **options: Any) -> str:
         """The value, and that it is managed."""
         return f"Managed({self._ordinary('__repr__', **options)})"
