@@ -88,7 +88,8 @@ class Smoke:
             state[f"loss {index}"] = step().cpu()
             optimizer.step()
         named = (*step.model.named_parameters(), *step.model.named_buffers())
-        state |= {name: one.detach().cpu() for name, one in named}
+        # A copy on the CPU, too: steps that follow go on with the running statistics.
+        state |= {name: one.detach().cpu().clone() for name, one in named}
         steps.wait(step.device)
         return state
 
