@@ -38,7 +38,8 @@ fn one(results: Result<Vec<Option<Tensor>>, RuntimeError>) -> Tensor {
 fn both_halves_compute_what_torch_computes() {
     let _alone = alone();
     let (mut guest, args) = (guest(), arguments());
-    assert_eq!(guest.read_late(), [3]);
+    // Its second half is ordered by the world outside, and reads nothing of the caller's.
+    assert!(guest.read_late().is_empty());
     for step in 1..=3 {
         let y = one(guest.forward(&args));
         assert!(guest.is_interrupted());

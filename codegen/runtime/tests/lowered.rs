@@ -84,7 +84,7 @@ fn a_result_of_another_size_is_named_before_anything_runs() {
     step.nodes[0].outputs[0].bytes = 8;
     step.layout.as_mut().unwrap().places[0].bytes = 8;
     let error = machine(&step).err().unwrap().to_string();
-    insta::assert_snapshot!(error, @r#"program[0] "squash": a result takes 4 bytes instead of the planned 8"#);
+    insta::assert_snapshot!(error, @r#"program[0] "squash": its 2 temporaries, up to 4096 bytes each, do not fit into the 4096 bytes that the plan has for them. It was planned for other kernels or another number of threads: import the step again on this machine"#);
 }
 
 /// What is free until the result is asked for may hold a temporary that is gone by then.

@@ -47,6 +47,8 @@ class Emitter:
         """Per forward instance that owns what backward reads, the input of the backward graph."""
         self.shown: dict[fx.Node, fx.Node] = {}
         """Per view in forward that backward reads, the same view in backward."""
+        self.callers = self._callers_storages()
+        """Whose views are carried as they are."""
         self.unchecked = 0
         """How many of the carried, the last ones, may be changed by the caller unnoticed."""
         self.states: dict[fx.Node, fx.Node] = {}
@@ -197,7 +199,7 @@ class Emitter:
             return instance
         if instance.op == "get_attr":
             return self._copy(instance, "get_attr", instance.target, (), {})
-        if instance in self.aliases:
+        if instance in self.aliases and not self._is_callers(instance):
             return self._shown_again(instance)
         carried = self.carried.get(instance)
         if carried is None:
@@ -207,6 +209,18 @@ class Emitter:
                 self.state_instances.add(carried)
             self.carried[instance] = carried
         return carried
+
+    def _callers_storages(self) -> set[int]:
+        """The storages of the arguments. A view of one still shows the old values when the caller gives the
+        argument other data, as it does where PyTorch saves that view. Inductor's kernels hand views out
+        without the version counter of the argument, so with them PyTorch saves the argument itself.
+        """
+        tensors = map(joint.tensor_of, self.step.placeholders if self.step.replays else ())
+        return {joint.storage_of(one) for one in tensors if one is not None}
+
+    def _is_callers(self, view: fx.Node) -> bool:
+        tensor = joint.tensor_of(view)
+        return tensor is not None and joint.storage_of(tensor) in self.callers
 
     def _shown_again(self, view: fx.Node) -> fx.Node:
         """A view of forward, written in backward of what owns the storage."""

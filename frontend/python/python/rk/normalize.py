@@ -80,8 +80,7 @@ def _complete_tags(graph: fx.Graph, num_fwd_outputs: int) -> None:
     for node in reversed(graph.nodes):
         if node.op != "call_function" or "partitioner_tag" in node.meta or node in early:
             continue
-        about = spelling.operator(node.target)
-        if about.is_random or about.is_effect or spelling.written(node):
+        if manner_of(node) is not Manner.PURE or spelling.written(node):
             continue
         if all(user.op == "output" or is_backward(user) for user in node.users):
             node.meta["partitioner_tag"] = "is_backward"

@@ -129,7 +129,7 @@ class Runtime(Sums):
 
     def enter(self) -> None:
         """The context is entered."""
-        self.outside.entered += 1
+        self.outside.enter()
 
     def leave(self, *, failed: bool) -> None:
         """The context is left: gradients of weights become ordinary tensors, and what is small of what lives

@@ -33,10 +33,22 @@ class Outside:
         """None so far."""
         self._core = core
         self._read: dict[int, weakref.ref[Tensor]] = {}
-        self.digests: dict[int, Tensor] = {}
-        """By storage, what its bytes were when the context was left."""
+        self.digests: dict[int, list[tuple[Tensor, int]]] = {}
+        """By storage, what its bytes were when the context was left, and which time that was; again where
+        they had changed.
+        """
         self.entered = 0
         """How often the context is entered now."""
+        self.left = 0
+        """How often it has been left: the calls before that are those that a digest of that time is for."""
+
+    def enter(self) -> None:
+        """The context is entered."""
+        self.entered += 1
+        self._forget_unread()
+
+    def _forget_unread(self) -> None:
+        self.digests = {key: one for key, one in self.digests.items() if self._core.constant_is_read(key)}
 
     def reads(self, storage: int, tensor: Tensor) -> None:
         """A call reads a tensor in this storage."""
@@ -47,34 +59,41 @@ class Outside:
     def leave(self, budget: int) -> None:
         """The context is left."""
         room = budget // _SMALL
-        self.digests = {key: one for key, one in self.digests.items() if self._core.constant_is_read(key)}
+        self.left += 1
+        self._forget_unread()
         for key, reference in self._read.items():
             tensor = reference()
-            if tensor is None or key in self.digests or not self._core.constant_is_read(key):
+            if tensor is None or not self._core.constant_is_read(key):
                 continue
             with _disable_current_modes(), torch.no_grad():
                 bytes = flat_storage(tensor)
-                if bytes.numel() <= room:
+                known = self.digests.get(key, [])
+                if known:
+                    digest = _digest(bytes)
+                    same = torch.equal(known[-1][0], digest)
+                    known[-1:] = [(digest, self.left)] if same else [known[-1], (digest, self.left)]
+                elif bytes.numel() <= room:
                     room -= bytes.numel()
                     self._core.replace_constant(key, bytes.clone(), bytes.numel())
                 else:
-                    self.digests[key] = _digest(bytes)
+                    self.digests[key] = [(_digest(bytes), self.left)]
         self._read.clear()
 
-    def check(self, what: Any, tensor: Tensor) -> None:
-        """Before a call reads a tensor again, or it is written to.
+    def check(self, what: Any, tensor: Tensor, since: int = 0) -> None:
+        """Before a call reads a tensor again, or it is written to. ``since``: how often the context had been
+        left when the call read it first.
 
-        Raises RuntimeError if its bytes are others than when the context was left.
+        Raises RuntimeError if its bytes are others than when the context was left after that.
         """
         key = tensor.untyped_storage()._cdata
-        known = self.digests.get(key)
+        known = next((one for one, left in self.digests.get(key, ()) if since < left), None)
         if known is None:
             return
         with _disable_current_modes(), torch.no_grad():
             same = torch.equal(_digest(flat_storage(tensor)), known)
         if not same:
             raise modified(what, tensor)
-        if self.entered:
+        if self.entered and len(self.digests[key]) == 1:
             # From here on writes are seen.
             del self.digests[key]
 

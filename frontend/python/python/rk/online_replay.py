@@ -101,6 +101,7 @@ class Replay:
         "ordinary",
         "outside",
         "scratch",
+        "since",
         "states",
         "watch",
     )
@@ -121,6 +122,8 @@ class Replay:
         # as long as nobody writes to it.
         self.outside: dict[int, tuple[Tensor, Any, int]] = {}
         self.watch: Outside | None = None
+        # How often the context had been left when it read them.
+        self.since = 0
         # Copies of what the operator wrote to and did not make, by place: a replay writes to a copy of the
         # copy. They count as the last arguments of the call, which have no values.
         self.scratch: dict[int, Tensor] = {}
@@ -138,7 +141,7 @@ class Replay:
         """The call reads a tensor that is not managed; ``storage`` is None if it has no single one."""
         version = 0 if tensor.is_inference() else tensor._version
         self.outside[place] = tensor, storage, version
-        self.watch = watch
+        self.watch, self.since = watch, watch.left
 
     def operands(self, values: Sequence[Any]) -> list[Any]:
         """The values of all tensors of the call, from those that the core holds."""
@@ -168,7 +171,7 @@ class Replay:
         if not tensor.is_inference() and tensor._version != version:
             raise modified(self.func, tensor)
         if self.watch.digests and storage is not None:
-            self.watch.check(self.func, tensor)
+            self.watch.check(self.func, tensor, self.since)
         return tensor
 
     def run(self, operands: Sequence[Any]) -> Any:

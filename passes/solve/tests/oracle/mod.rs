@@ -90,15 +90,24 @@ pub fn optimum_in(graph: &Graph, budget: Bytes, split: Option<usize>) -> Option<
     None
 }
 
-/// A random graph: half of them shaped like a training step, with everything the model of `rk-plan` knows.
+/// A random graph: half of them shaped like a training step, with everything the model of `rk-plan` knows but a hand-over.
 pub fn random_graph(rng: &mut ChaCha8Rng, most: usize) -> Graph {
+    random_graph_with(rng, most, false)
+}
+
+/// The same, some with a hand-over and nodes that read what is lent until then (law S9).
+pub fn random_graph_with_loans(rng: &mut ChaCha8Rng, most: usize) -> Graph {
+    random_graph_with(rng, most, true)
+}
+
+fn random_graph_with(rng: &mut ChaCha8Rng, most: usize, loans: bool) -> Graph {
     let n = rng.random_range(3..=most);
     let training = rng.random_bool(0.5);
     let plain = rng.random_bool(0.3);
     let mut builder = GraphBuilder::new("random");
     let mut made: Vec<(ValueId, u64)> = Vec::new();
     let half = n / 2;
-    let hands_over = training && !plain && rng.random_bool(0.5);
+    let hands_over = loans && training;
     let mut on_loan: Vec<ValueId> = Vec::new();
     for position in 0..n {
         let mut reads: Vec<ValueId> = Vec::new();
@@ -132,7 +141,7 @@ pub fn random_graph(rng: &mut ChaCha8Rng, most: usize) -> Graph {
         }
         // What reads something on loan comes before the hand-over, and the data says so.
         let here = hands_over && position == half;
-        let lent = hands_over && position < half && rng.random_bool(0.2);
+        let lent = hands_over && position < half && rng.random_bool(0.3);
         reads.extend(on_loan.drain(..if here { on_loan.len() } else { 0 }));
         let node = builder
             .add(NodeSpec {
