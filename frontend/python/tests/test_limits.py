@@ -35,8 +35,9 @@ part.register_autograd(lambda ctx, g: part(g))
 
 @torch.library.custom_op("rk_limits::silent", mutates_args=())
 def silent(x: torch.Tensor) -> torch.Tensor:
-    """Fails without a word."""
-    raise AssertionError
+    """Fails without a word, but not on the halves that costs are measured with."""
+    assert x.eq(0.5).all()
+    return x.clone()
 
 
 silent.register_fake(torch.empty_like)
@@ -59,11 +60,13 @@ def test_a_result_that_is_a_part_of_a_longer_storage(budget):
             x = part(x.sin()).sigmoid()
         return x
 
+    rk.allow_recompute(part)
     expected = gradient(function, backend="aot_eager")
     assert equal(expected, gradient(function, budget=budget, on_infeasible="best"))
 
 
 def test_an_error_without_a_message_names_its_operator():
+    rk.allow_recompute(silent)
     with pytest.raises(
         rk.ExecutionError, match="rk_limits.silent.default: an exception of Python: AssertionError"
     ):
@@ -126,15 +129,18 @@ def test_what_is_refused_is_named_and_runs_with_the_other_codegen(function, name
     [
         (
             lambda x: x[x.detach()[:, 0].gt(0).nonzero()[:, 0]],
-            "aten.nonzero.default has a size that depends on data",
+            r"aten.nonzero.default has the size .*, which depends on data",
         ),
-        (written_by_number, "has a size that depends on data"),
-        (lambda x: x * int(x.detach().abs().sum().item()), "aten._local_scalar_dense.default is a number"),
+        (written_by_number, "depends on data|computed from data"),
+        (
+            lambda x: x * int(x.detach().abs().sum().item()),
+            "takes the number .*, which is computed from data",
+        ),
     ],
 )
 def test_what_depends_on_data_is_named(function, named):
     capture = torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True)
-    with capture, pytest.raises(Exception, match=f"{named}.*the graph ends there") as info:
+    with capture, pytest.raises(Exception, match=f"({named}).*Dynamo ends the graph") as info:
         gradient(function)
     assert isinstance(info.value.inner_exception, rk.CompileError)
 

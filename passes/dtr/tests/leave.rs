@@ -26,12 +26,13 @@ fn forward(runtime: &mut Runtime<Checked>, from: TensorId, weight: TensorId) -> 
 #[test]
 fn a_loss_that_is_kept_with_its_graph_takes_little_of_the_budget() {
     let (mut runtime, weight) = runtime(100);
-    for turn in 0..5 {
+    // What is held keeps its own past, so that settling a loss would free nothing.
+    let mut kept = Vec::new();
+    for _ in 0..5 {
         let input = call(&mut runtime, 1, &[weight], &[fresh(10)]).expect("fits");
-        let held = forward(&mut runtime, input, weight);
+        kept.push(forward(&mut runtime, input, weight));
         runtime.end_step();
         assert!(runtime.settled_bytes() <= Bytes(100 / 16), "{}", runtime.settled_bytes());
-        assert!(runtime.is_settled(held[9]) || turn > 3, "a loss is small");
     }
     assert!(runtime.counters().max_memory <= Bytes(110));
 }

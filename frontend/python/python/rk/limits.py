@@ -66,7 +66,7 @@ def _placeholder(node: fx.Node) -> None:
         _tensor(value, f"the argument {name}", None)
         if value.dtype in NOT_FROM_OUTSIDE:
             raise _refused(f"the argument {name} has elements of type {value.dtype}", None)
-    elif not isinstance(value, (int, float, bool)):
+    elif value is not None and not isinstance(value, (int, float, bool)):
         raise _refused(f"the argument {name} is of type {type(value).__name__}", None)
 
 

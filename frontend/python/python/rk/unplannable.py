@@ -20,7 +20,8 @@ _ELSEWHERE = "or torch.compiler.disable keeps the module out of the graph, and o
 
 def check(graph: fx.Graph) -> None:
     """Raises CompileError, which names operator and module, and says what helps."""
-    for node in graph.nodes:
+    # What computes a value tells more than the input of the backward pass that has its size.
+    for node in sorted(graph.nodes, key=lambda node: node.op == "placeholder"):
         for value in joint.results_of(node):
             if value is not None and (reason := _reason(value)):
                 raise CompileError(f"{_named(node)} {reason}")
