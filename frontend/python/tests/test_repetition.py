@@ -195,7 +195,9 @@ def test_a_step_is_not_rehearsed_with_what_runs_once(options):
 def test_inductor_runs_it_as_often(name):
     expected, calls = trained(OPERATORS[name], lambda forward: forward, layers=2)
     found, more = trained(OPERATORS[name], compiled("inductor", "20%"), layers=2)
-    assert equal(found, expected, exact=False) and more == calls
+    assert equal(found, expected, exact=False)
+    # What is allowed to run again also runs while its cost is measured.
+    assert more == calls or (name == "draws, allowed" and len(more) > len(calls))
 
 
 def test_plans_are_found_again_only_under_the_same_permission():
