@@ -316,18 +316,19 @@ impl OnlineRuntime {
         self.core.settle(TensorId::new(tensor)).map_err(|stop| self.error(py, stop))
     }
 
-    /// A training step has ended: what outlives it and is small is settled.
-    fn end_step(&mut self) -> PyResult<()> {
+    /// Settles everything that Python holds, if all of it takes no more than `share` of the budget; says whether.
+    fn settle_all(&mut self, py: Python<'_>, share: f64) -> PyResult<bool> {
         self.drain()?;
-        self.core.end_step();
-        Ok(())
-    }
-
-    /// Settles everything that Python holds, if that takes no more than this, and all that is settled no more than `share` of the
-    /// budget; says whether.
-    fn settle_all(&mut self, py: Python<'_>, most: u64, share: f64) -> PyResult<bool> {
-        self.drain()?;
-        self.core.settle_all(Bytes(most), share).map_err(|stop| self.error(py, stop))
+        let (tensors, bytes) = self.core.unsettled();
+        let budget = self.core.options().budget;
+        let all = self.core.settled_bytes().0 + bytes.0;
+        if budget != Bytes::UNLIMITED && all as f64 > share * budget.0 as f64 {
+            return Ok(false);
+        }
+        for tensor in tensors {
+            self.core.settle(tensor).map_err(|stop| self.error(py, stop))?;
+        }
+        Ok(true)
     }
 
     /// Whether a settled tensor can be written to: no call that may run again reads its storage. If so, it is taken to be

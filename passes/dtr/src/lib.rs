@@ -36,7 +36,6 @@ mod forget;
 mod heuristic;
 mod hybrid;
 mod keep;
-mod leave;
 mod line;
 mod log;
 mod online;

@@ -64,8 +64,6 @@ pub struct Runtime<W> {
     pub(crate) dead: Vec<u32>,
     /// Bytes of settled storages.
     pub(crate) settled: u64,
-    /// How many calls were linked or extended when the last step ended.
-    pub(crate) ended: u64,
 }
 
 impl<W: World> Runtime<W> {
@@ -99,7 +97,6 @@ impl<W: World> Runtime<W> {
             kept: Vec::new(),
             dead: Vec::new(),
             settled: 0,
-            ended: 0,
         }
     }
 
@@ -315,7 +312,7 @@ impl<W: World> Runtime<W> {
             self.learn(call, took);
         }
         let Counters { remat, reruns, .. } = self.counters;
-        if remat > self.options.remat_limit || reruns > RERUN_LIMIT && !self.options.online.forget {
+        if remat > self.options.remat_limit || reruns > RERUN_LIMIT {
             return Err(Stop::Thrashed { spent: remat, limit: self.options.remat_limit });
         }
         Ok(())

@@ -163,7 +163,7 @@ class Runtime(Sums):
             if leaf.grad is not None:
                 self.unmanaged.forget(leaf.grad)
         self.leaves.clear()
-        self.core.end_step()
+        self.core.settle_all(1.0)
         # What the last operator made is made good.
         self.core.begin(0, [])
         self.core.flush_log()
@@ -450,16 +450,11 @@ class Runtime(Sums):
         # After a backward pass little is left that depends on a weight: the loss and gradients.
         if (
             tensor.requires_grad
-            and self.core.settle_all(self._weights_bytes(), 0.5)
+            and self.core.settle_all(0.5)
             and not self.core.constant_is_read(storage._cdata)
         ):
             return
         self.core.replace_constant(storage._cdata, flat_storage(tensor).clone(), storage.nbytes())
-
-    def _weights_bytes(self) -> int:
-        """Bytes of the weights that were read."""
-        weights = (reference() for reference in self.leaves.values())
-        return sum(weight.nbytes for weight in weights if weight is not None)
 
     def _move(self, tensor: Managed, group: list[int], handle: Any, value: Tensor) -> None:
         """All managed tensors of an overwritten storage become tensors of the new one."""
