@@ -21,8 +21,8 @@ GROUPS = {
     "kernels": "nn.functional.conv2d.bf16 nn.functional.scaled_dot_product_attention fft.fft linalg.solve_ex",
 }
 REFUSED = {
-    "nonzero": "aten.nonzero.default makes a tensor of shape (u0",
-    "unique": "aten._unique2.default makes a tensor",
+    "nonzero": "aten.nonzero.default has the size (u0",
+    "unique": "aten._unique2.default has the size (u0",
 }
 
 
@@ -46,8 +46,8 @@ def test_bits_are_equal_and_all_runs_again(group):
     found = compiled.outcomes(subjects, list(compiled.WAYS), lambda _: None)
     assert {one.kind for one in found.values()} == {"equal"}, found
     assert found["fx"].kept and found["rk"].kept
-    # A view is no run.
-    assert found["fx"].again or group == "views"
+    # A view is no run, and the state that a second draw starts from is larger than these samples.
+    assert found["fx"].again or group in ("views", "random")
 
 
 @pytest.mark.parametrize("name", REFUSED)

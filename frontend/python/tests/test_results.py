@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import rk
 from campaigns.opinfo.compiled import WAYS, outcomes
 from campaigns.opinfo.families import Subject
 from rk.measure import peak
@@ -43,6 +44,9 @@ def both_halves(x):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nested_results(way):
+    for name in ("rk_test::halves", "rk_test::halves_backward"):
+        if hasattr(torch.ops.rk_test, name.partition("::")[2]):
+            rk.allow_recompute(name)
     x = torch.randn(8, 4, requires_grad=True)
     found = outcomes([Subject(both_halves, (x,), {})], [way], print)
     assert found[way].kind == "equal", found
@@ -55,7 +59,7 @@ def test_a_number_that_depends_on_data_is_refused_by_name(way):
         [Subject(lambda x: x * torch.full((2, 8), x.sum().item()).sum(), (x,), {})], [way], print
     )
     assert found[way].kind == "refused", found
-    assert "aten._local_scalar_dense.default makes the number" in found[way].reason, found
+    assert "computed from data" in found[way].reason, found
 
 
 class Shrinks(nn.Module):

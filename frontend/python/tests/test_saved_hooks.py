@@ -133,7 +133,9 @@ def test_mutation_that_autograd_allows():
                 weight.mul_(0.5)
         return loss.detach().requires_grad_()
 
-    assert equal(*both(around))
+    # Dynamo lets PyTorch run by itself under the mode that this is, and no budget governs it.
+    with pytest.raises(rk.CompileError, match="governs nothing"):
+        both(around)
 
 
 def test_several_runs_under_hooks_keep_apart():

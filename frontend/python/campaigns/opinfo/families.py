@@ -100,6 +100,8 @@ def _database(family: str) -> dict[str, Any]:
     else:
         from torch.testing._internal.autograd_function_db import autograd_function_db as found
     _draw_as_models_do()
+    # They forbid the whole process to set the switches of PyTorch's backends.
+    torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
     return {_name(one): one for one in found}
 
 
