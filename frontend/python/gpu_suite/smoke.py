@@ -170,7 +170,7 @@ class Smoke:
         import rk
 
         step = self._step(model)
-        found = rk.verify(step.model, step.inputs, "60%")
+        found = rk.verify(step.model, step.inputs, "60%", on_infeasible="best")
         return {"text": str(found), "bit_equal": found.bit_equal, "within_budget": found.within_budget}
 
     def _online(self, model: str, about: dict[str, Any]) -> dict[str, Any]:

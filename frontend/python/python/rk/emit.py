@@ -205,8 +205,8 @@ class Emitter:
         if carried is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes))):
                 carried = self._copy(instance, "placeholder", instance.name, (), {})
-            # Arguments of printed code are named by their targets. If the node had another name, that could be
-            # the target of another argument, which would be overwritten before it is read.
+            # Arguments of printed code are named by their targets. If the node had another name, that could
+            # be the target of another argument, which would be overwritten before it is read.
             carried.target = carried.name
             if instance in self.state_instances:
                 self.state_instances.add(carried)
