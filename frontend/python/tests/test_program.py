@@ -8,7 +8,7 @@ from test_bits import Mixed, equal, train
 from test_hard_places import Chain, Counting, InPlace, Normed, Tied, floats, images, tokens
 from torch import nn
 
-from rk import costs, emit, program
+from rk import capture, costs, emit, program
 
 
 class Several(Chain):
@@ -85,3 +85,16 @@ def test_the_code_is_dumped(tmp_path):
     forward, backward = sorted(tmp_path.glob("code-*.py"), reverse=True)
     assert "torch.ops.aten.addmm.default" in forward.read_text()
     assert "tangents_1" in backward.read_text()
+
+
+def test_what_backward_is_given_has_the_name_that_its_code_reads():
+    """Otherwise printing the pass renames arguments one after the other, and may overwrite one unread."""
+    parts = (nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3), nn.ReLU()) for _ in range(3))
+    step = capture.step_of(nn.Sequential(*parts), torch.randn(2, 3, 4, 4))
+    first = range(1, len(step.lines) + 1)
+    again = [line for line in first[: step.boundary - 1] if not step.runs_once(step.lines[line - 1])]
+    forward, hand_over = [(line, False) for line in first[: step.boundary - 1]], [(step.boundary, False)]
+    runs = forward + [(line, True) for line in again] + hand_over + [(line, True) for line in again[:3]]
+    runs += [(line, False) for line in first[step.boundary :]]
+    for graph in (emitter := emit.Emitter(step, runs)).forward, emitter.backward:
+        assert all(node.target == node.name for node in graph.find_nodes(op="placeholder"))

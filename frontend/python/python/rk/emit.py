@@ -23,8 +23,6 @@ from rk.step import Step
 
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
 DETACH = torch.ops.aten.detach.default
-UNCHECKED = "saved_tensor_with_no_vc_check"
-"""AOTAutograd's mark for what a user keeps on ``ctx``: nobody checks that it is the same in backward."""
 
 
 class Emitter:
@@ -257,13 +255,13 @@ class Emitter:
         self.carried = dict(sorted(self.carried.items(), key=lambda pair: pair[0] in unchecked))
         self.unchecked = len(unchecked)
         for instance in self.carried:
-            instance.meta[UNCHECKED] = instance in unchecked
+            instance.meta[loans.UNCHECKED] = instance in unchecked
         for carried in reversed(self.carried.values()):
             next(iter(self.backward.nodes)).prepend(carried)
 
     def _is_checked(self, shown: fx.Node) -> bool:
         """Whether backward reads a value, or a view of it, that autograd would find changed."""
-        if shown.meta.get(UNCHECKED):
+        if shown.meta.get(loans.UNCHECKED):
             return False
         return any(user not in self.aliases or self._is_checked(user) for user in shown.users)
 

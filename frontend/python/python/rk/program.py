@@ -24,7 +24,7 @@ import torch
 from torch import fx
 from torch.fx.graph import _BoxedCodeGen
 
-from rk import cache, emit
+from rk import cache, emit, loans
 from rk.step import Step
 
 Run = Callable[[list[Any]], Sequence[Any]]
@@ -93,7 +93,7 @@ class Program:
                 outputs.append(graph.create_node("call_function", operator.getitem, (call, place)))
                 outputs[-1].meta.update(self._meta(kind, value))
         for one in outputs[len(outputs) - about["unchecked"] :]:
-            one.meta[emit.UNCHECKED] = True
+            one.meta[loans.UNCHECKED] = True
         graph.output(tuple(outputs))
         return fx._lazy_graph_module._make_graph_module({}, graph)
 
