@@ -19,7 +19,8 @@ import warnings
 
 import models
 import torch
-from rk import bits, measure
+from rk._plan import measure
+from rk._report import bits
 from torch import nn
 
 import rk

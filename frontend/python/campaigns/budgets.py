@@ -7,7 +7,7 @@ import gc
 from campaigns.caller import Run, given, rows_of
 from campaigns.program import Program
 from campaigns.ways import Graphs, Way
-from rk import measure
+from rk._plan import measure
 
 
 def ungoverned(program: Program, way: Way, run: Run, graphs: Graphs) -> str:

@@ -327,7 +327,7 @@ def _plain(name: str, leaf: Any) -> list[tuple[str, Any]]:
     """Ordinary dense copies of a tensor: of its parts, if it is a wrapper; what is no tensor as text."""
     if not isinstance(leaf, torch.Tensor):
         return [(name, repr(leaf))]
-    from rk.online import decheckpoint
+    from rk._online.budget import decheckpoint
 
     found = [(f"{name}: asks for a gradient", leaf.requires_grad)]
     leaf = decheckpoint(leaf).detach()

@@ -18,7 +18,8 @@ from campaigns.caller import Run
 from campaigns.process import FINDINGS
 from campaigns.program import Program
 from campaigns.ways import Way
-from rk import bits, measure
+from rk._codegen import bits
+from rk._plan import measure
 
 RK_FOLDER = os.path.dirname(rk.__file__)
 REFUSALS = (rk.BudgetError, rk.CompileError, rk.OptionError)

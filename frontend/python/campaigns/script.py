@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
-from rk import bits
+from rk._codegen import bits
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 torch._dynamo.config.allow_rnn = True

@@ -12,7 +12,7 @@ import torch
 import rk
 from campaigns.caller import Compiler, Run, given, lasting, rows_of
 from campaigns.program import Program
-from rk import torch_backend
+from rk._compile import backend as torch_backend
 from tests.online_models import Meter
 
 

@@ -132,8 +132,9 @@ class Smoke:
         return numbers | steps.verdict(numbers)
 
     def _costs(self, model: str, about: dict[str, Any]) -> dict[str, Any]:
-        from rk import capture, costs
-        from rk.graph_text import Text
+        from rk._graph import capture
+        from rk._graph.graph_text import Text
+        from rk._plan import costs
 
         step = self._step(model, about["mixed"])
         with networks.precision(step.device, step.mixed):
@@ -196,6 +197,6 @@ class Smoke:
 
 
 def _different(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor]) -> list[str]:
-    from rk import bits
+    from rk._codegen import bits
 
     return [name for name in expected if not bits.equal(expected[name], found[name])]

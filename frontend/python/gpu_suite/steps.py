@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gpu_suite import networks
-from rk import measure
+from rk._plan import measure
 
 WARM_UP, TIMED, MOST_SETTLING = 2, 8, 10
 MOST_SECONDS = 4.0
@@ -160,7 +160,7 @@ def _timed(step: Step) -> float:
 
 def plans() -> list[Any]:
     """The graphs that rk has compiled for what is alive."""
-    from rk.torch_backend import Compiled
+    from rk._compile.backend import Compiled
 
     return [one for one in gc.get_objects() if type(one) is Compiled and one.schedule is not None]
 

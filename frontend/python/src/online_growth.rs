@@ -1,6 +1,6 @@
 //! Writes in place that become part of the call that made what they write: between Python and the core's `extend`.
 //!
-//! Not here: when that may be (`rk-dtr`), what runs then (`rk/online_sequence.py`).
+//! Not here: when that may be (`rk-dtr`), what runs then (`rk/_online/sequence.py`).
 
 use pyo3::prelude::*;
 use rk_dtr::{CallId, Nanos, Runtime, TensorId};

@@ -11,7 +11,9 @@ from torch import nn
 from training import equal
 
 import rk
-from rk import chain, chain_run, measure
+from rk._chain import chain
+from rk._chain import run as chain_run
+from rk._plan import measure
 
 EXAMPLE = """
 import rk as rotor

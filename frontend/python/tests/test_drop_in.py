@@ -146,7 +146,7 @@ def test_verify_measures_both_sides():
 
 
 def test_verify_notices_other_bits(monkeypatch):
-    from rk import random_state
+    from rk._graph import random_state
 
     monkeypatch.setattr(
         random_state, "replay", lambda _state, _device, run, *args, **more: run(*args, **more)
@@ -156,7 +156,7 @@ def test_verify_notices_other_bits(monkeypatch):
 
 
 def test_verify_notices_a_peak_above_the_budget(monkeypatch):
-    from rk import emit
+    from rk._codegen import emit
 
     original = emit.Emitter.__init__
 

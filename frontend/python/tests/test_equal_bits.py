@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from rk import bits
+from rk._codegen import bits
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 

@@ -84,7 +84,7 @@ def test_a_program_follows_from_its_seed_and_is_read_back():
 
 def test_a_fault_is_noticed(monkeypatch):
     """The judge is no mock: with a gradient that is off by a bit it says so."""
-    from rk import program
+    from rk._codegen import program
 
     original = program._function
 

@@ -10,7 +10,7 @@ from test_hard_places import Chain
 from torch import nn
 
 import rk
-from rk import costs
+from rk._plan import costs
 
 
 def gradients(model, backend, steps=5, seed=5, **options):
@@ -53,7 +53,7 @@ def told(monkeypatch):
     """A function that lets a share of the first plan's budget be all that was asked for; returns what is
     measured as it goes.
     """
-    from rk import inductor
+    from rk._codegen import inductor
 
     original, seen = inductor.Tightening.planned, []
 
@@ -87,7 +87,7 @@ def test_a_plan_is_tightened_until_the_measured_peak_is_within_the_budget(told):
 
 
 def test_a_budget_that_inductor_cannot_keep_is_an_error(told, monkeypatch):
-    from rk import inductor
+    from rk._codegen import inductor
 
     monkeypatch.setattr(inductor, "ATTEMPTS", 1)
     told(0.05)

@@ -7,7 +7,7 @@ import torch
 from test_bits import equal
 
 import rk
-from rk import schedule
+from rk._plan import schedule
 
 
 def gradient(function, *inputs, backend="rk", **options):

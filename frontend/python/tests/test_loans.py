@@ -11,8 +11,10 @@ from loaned_models import CASES, Shifted, changes_of
 from torch import nn
 
 import rk
-from rk import _rk, capture, emit, loans
-from rk.graph_text import Text
+from rk import _rk
+from rk._codegen import emit
+from rk._graph import capture, loans
+from rk._graph.graph_text import Text
 
 MODELS = list(dict.fromkeys(make for make, _, _ in CASES.values()))
 

@@ -15,7 +15,10 @@ from torch import nn
 from training import equal, train
 
 import rk
-from rk import _rk, costs, joint, measure, native, schedule
+from rk import _rk
+from rk._codegen import native
+from rk._graph import joint
+from rk._plan import costs, measure, schedule
 
 sys.path.append(str(Path(__file__).parents[3] / "examples"))
 

@@ -145,7 +145,7 @@ def test_a_gradient_that_the_user_holds_is_not_added_to():
 
 
 def test_a_sum_of_the_user_is_never_the_measure_of_what_nobody_else_holds(monkeypatch):
-    from rk.online_sums import Sums
+    from rk._online.sums import Sums
 
     budget = rk.memory_budget(None)
     assert Sums.alone is not None

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import rk
-from rk import device
-from rk.options import Options
+from rk._plan import device
+from rk._plan.options import Options
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from test_hard_places import Chain, floats
 from torch import nn
 
 import rk
-from rk import _rk, cache, costs, measure, random_state
+from rk import _rk
+from rk._graph import random_state
+from rk._plan import cache, costs, measure
 
 
 def compiled(model, **options):
@@ -150,7 +152,7 @@ def test_recurrent_layers_are_warned_of():
 def test_costs_are_measured_while_the_user_profiles(caplog):
     with caplog.at_level("INFO", logger="rk"), torch.autograd.profiler.profile():
         step(compiled(Chain(), budget="60%"))
-    told = [record.getMessage() for record in caplog.records if record.name == "rk.costs"]
+    told = [record.getMessage() for record in caplog.records if record.name == "rk._plan.costs"]
     assert told and not any("cannot be measured" in line for line in told)
 
 

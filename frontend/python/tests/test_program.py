@@ -8,7 +8,9 @@ from test_bits import Mixed, equal, train
 from test_hard_places import Chain, Counting, InPlace, Normed, Tied, floats, images, tokens
 from torch import nn
 
-from rk import capture, costs, emit, program
+from rk._codegen import emit, program
+from rk._graph import capture
+from rk._plan import costs
 
 
 class Several(Chain):

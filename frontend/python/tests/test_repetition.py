@@ -13,7 +13,7 @@ from torch import nn
 from torch.library import custom_op
 
 import rk
-from rk.repetition import Manner, manner
+from rk._graph.repetition import Manner, manner
 
 CALLS: list[str] = []
 """Real calls of the operators below, which nobody undoes."""

@@ -9,7 +9,7 @@ from torch import nn
 import rk
 from campaigns.opinfo.compiled import WAYS, outcomes
 from campaigns.opinfo.families import Subject
-from rk.measure import peak
+from rk._plan.measure import peak
 
 
 @torch.library.custom_op("rk_test::halves", mutates_args=())

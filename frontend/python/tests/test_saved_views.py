@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from rk import joint, normalize, program
+from rk._codegen import program
+from rk._graph import joint, normalize
 
 LEAST = {"budget": "60%", "on_infeasible": "best"}
 

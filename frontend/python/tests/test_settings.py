@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from rk import _rk_runtime, native, settings
+from rk import _rk_runtime
+from rk._codegen import native
+from rk._plan import settings
 from rk.errors import RkError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)

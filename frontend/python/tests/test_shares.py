@@ -12,7 +12,8 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from training import equal, train
 
 import rk
-from rk import capture, measure, options, schedule, shares
+from rk._graph import capture
+from rk._plan import measure, options, schedule, shares
 
 
 class Checkpointed(nn.Module):

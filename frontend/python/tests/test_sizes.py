@@ -12,7 +12,7 @@ from torch import nn
 from torch._dynamo import compiled_autograd
 
 import rk
-from rk import sizes
+from rk._compile import sizes
 
 NORMS = {
     "layer": lambda: nn.LayerNorm(16),

@@ -6,9 +6,9 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rk import costs, measure
-from rk.inductor import Tightening
-from rk.schedule import Schedule
+from rk._codegen.inductor import Tightening
+from rk._plan import costs, measure
+from rk._plan.schedule import Schedule
 
 
 def test_where_the_mask_of_an_attention_begins_is_made_up_in_host_memory():

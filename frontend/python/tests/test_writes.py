@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 import rk
-from rk import capture, measure, nesting
+from rk._compile import nesting
+from rk._graph import capture
+from rk._plan import measure
 
 
 def columns(x):

@@ -22,10 +22,11 @@ from torch._dynamo.backends.debugging import aot_eager
 import rk
 from campaigns.opinfo.families import Subject, tensors_in
 from campaigns.opinfo.program import UNDER_TEST, Flat, Run, around
-from rk import bits, joint
-from rk.options import Options
-from rk.step import Step
-from rk.torch_backend import Compiled
+from rk._codegen import bits
+from rk._compile.backend import Compiled
+from rk._graph import joint
+from rk._graph.step import Step
+from rk._plan.options import Options
 
 PLAIN = "aot_eager"
 SMALLEST = {"budget": 1, "on_infeasible": "best", "time_limit": "20ms"}

@@ -2,7 +2,7 @@
 
 ``torch.compile(model, backend="rk", options={"budget": "2GiB"})`` needs no import of this package;
 :func:`compile` is the same with the options checked at once. ``with rk.memory_budget("2GiB"):`` is for models
-whose graph changes at every step (:mod:`rk.online`).
+whose graph changes at every step (:mod:`rk._online.budget`).
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from rk._rk import solvers
 from rk.errors import BudgetError, CompileError, ExecutionError, OptionError, RkError, VerifyError
 
 _LATE = {
-    "CheckpointedModule": "rockmate",
-    "Checkpointable": "checkpointable",
-    "Rockmate": "rockmate",
-    "allow_recompute": "repetition",
-    "export": "trace",
-    "graphs": "stages",
-    "plan": "planning",
-    "verify": "verification",
-    "OutOfMemoryError": "online",
-    "checkpoint": "online",
-    "decheckpoint": "online",
-    "is_checkpoint": "online",
-    "memory_budget": "online",
-    "reset_statistics": "online",
-    "set_memory_budget": "online",
-    "statistics": "online",
-    "unset_memory_budget": "online",
+    "CheckpointedModule": "_compile.rockmate",
+    "Checkpointable": "_chain.checkpointable",
+    "Rockmate": "_compile.rockmate",
+    "allow_recompute": "_graph.repetition",
+    "export": "_graph.trace",
+    "graphs": "_report.stages",
+    "plan": "_plan.planning",
+    "verify": "_report.verification",
+    "OutOfMemoryError": "_online.budget",
+    "checkpoint": "_online.budget",
+    "decheckpoint": "_online.budget",
+    "is_checkpoint": "_online.budget",
+    "memory_budget": "_online.budget",
+    "reset_statistics": "_online.budget",
+    "set_memory_budget": "_online.budget",
+    "statistics": "_online.budget",
+    "unset_memory_budget": "_online.budget",
 }
 """What is imported when it is first used, and from where: PyTorch loads slowly."""
 
@@ -58,9 +58,9 @@ def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False,
     """
     import torch
 
-    from rk import governed
-    from rk.options import Options
-    from rk.torch_backend import rk
+    from rk._compile import governed
+    from rk._compile.backend import rk
+    from rk._plan.options import Options
 
     checked = Options.parse(options)
     recurrent = isinstance(model, torch.nn.Module) and any(

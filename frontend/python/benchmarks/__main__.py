@@ -1,0 +1,5 @@
+"""``python -m benchmarks``: see :mod:`benchmarks.cells`."""
+
+from benchmarks.cells import main
+
+main()

@@ -1,0 +1,1 @@
+"""A sequence of modules that trains within a limit (rotor's problem)."""

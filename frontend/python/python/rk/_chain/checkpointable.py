@@ -1,0 +1,178 @@
+"""``rk.Checkpointable``: rotor's class. A sequence of modules that trains within a memory limit.
+
+>>> chain = Checkpointable(nn.Sequential(...))
+>>> chain.measure(sample)
+>>> chain.compute_sequence(mem_limit=700 * 1024 * 1024)
+>>> chain(data).sum().backward()
+
+The optimal sequence comes from the solver ``rotor`` and is executed as it stands. Unlike ``rk.Rockmate`` no
+graph is traced: stages are called as they are, whatever they do inside. The limit is on what the step
+allocates on top of parameters, their gradients and the input.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from rk._chain import chain
+from rk._chain import run as chain_run
+from rk._plan import measure
+from rk._plan.options import parse_budget
+from rk._plan.planning import readable
+from rk.errors import OptionError
+
+SHARE = 0.9
+"""Of the memory that is free, where no limit is given."""
+NO_SEQUENCE = "there is no sequence yet: call measure(sample) and compute_sequence(mem_limit)"
+
+
+class Checkpointable(nn.Module):
+    """A chain of modules with a plan of what to keep."""
+
+    def __init__(
+        self,
+        model: nn.Sequential,
+        input: Any = None,
+        mem_limit: int | str | None = None,
+        mem_slots: int = 500,
+        verbosity: int = 0,
+        force_python: bool = False,
+        preserve_rng_state: bool = True,
+        loss_tmp_memory_usage: int = 0,
+        custom_input: Any = None,
+    ) -> None:
+        """With an ``input`` it is measured at once; with a ``mem_limit`` in bytes it is planned, too.
+
+        ``preserve_rng_state=False`` saves keeping the generators' state, and is for models that draw nothing.
+        ``loss_tmp_memory_usage`` bytes are left for the loss. ``mem_slots`` and ``force_python`` are accepted
+        for rotor's scripts; the planner has slots and a program of its own.
+        """
+        super().__init__()
+        if not isinstance(model, nn.Sequential):
+            kind = type(model).__name__
+            raise OptionError(f"Checkpointable takes an nn.Sequential, not {kind}; see rk.Rockmate")
+        self.model = model
+        found = list(_stages(model, ""))
+        if not found:
+            raise OptionError("the nn.Sequential is empty")
+        self.names = [name for name, _ in found]
+        self.functions = [stage for _, stage in found]
+        self._run: list[nn.Module] = list(self.functions)
+        self.verbosity = verbosity
+        self.preserve_rng_state = preserve_rng_state
+        self.loss_tmp_memory_usage = loss_tmp_memory_usage
+        self.mem_limit = mem_limit
+        self.costs: list[chain.StageCost] | None = None
+        self.sequence: chain.Order | None = None
+        self._plan: chain.ChainPlan | None = None
+        self._sample_bytes = 0
+        sample = input if input is not None else custom_input
+        if sample is not None:
+            self.measure(sample)
+            if mem_limit is not None:
+                self.compute_sequence(mem_limit)
+
+    def measure(self, input: Any) -> None:
+        """Runs every stage forward and backward on a sample. Parameters, gradients, buffers and generators
+        are as before.
+        """
+        self._run = list(self.functions)
+        self.costs = chain.measured(self.names, self._run, input)
+        self._sample_bytes = chain.bytes_of(list(filter(measure.differentiable, pytree.tree_leaves(input))))
+        self.sequence = self._plan = None
+        if self.verbosity > 0:
+            print(self._table(), file=sys.stderr)
+
+    def compute_sequence(
+        self,
+        mem_limit: int | str | None = None,
+        mem_slots: int | None = None,
+        custom_mem_limit: int | str | None = None,
+    ) -> None:
+        """Plans within a limit in bytes; without one, within 90 % of the memory that is free.
+
+        Raises BudgetError, with the smallest feasible limit, when nothing fits.
+        """
+        if self.costs is None:
+            raise OptionError("call measure(sample) before compute_sequence()")
+        limit = mem_limit if mem_limit is not None else custom_mem_limit
+        self.mem_limit = self._bytes(limit)
+        self._plan = chain.plan(self.costs, self.mem_limit, self._sample_bytes, self.loss_tmp_memory_usage)
+        self.sequence = self._plan.operations
+        if self.verbosity > 0:
+            self.display()
+
+    def forward(self, input: Any) -> Any:
+        """The model's result. Where no gradient is recorded, the model is called as it is."""
+        if not torch.is_grad_enabled():
+            return self.model(input)
+        if self.sequence is None:
+            raise OptionError(NO_SEQUENCE)
+        checked = [one.checked for one in self.costs]
+        return chain_run.run(self._run, self.sequence, input, self.preserve_rng_state, checked)
+
+    def get_expected_memory(self) -> int:
+        """Peak bytes of the sequence."""
+        return self._planned().peak
+
+    def get_expected_makespan(self) -> float:
+        """Milliseconds of the sequence, forward and backward."""
+        return self._planned().seconds * 1e3
+
+    def display(self) -> None:
+        """Prints the measured stages and the sequence."""
+        print(self._table())
+        if self._plan is not None:
+            plan = self._plan
+            print(f"sequence: {plan.operations}")
+            print(
+                f"memory {readable(plan.peak)} of {readable(self.mem_limit)} (all kept: "
+                f"{readable(plan.base_peak)}), time {plan.seconds * 1e3:.2f} ms (all kept: "
+                f"{plan.base_seconds * 1e3:.2f} ms)"
+            )
+
+    def _planned(self) -> chain.ChainPlan:
+        if self._plan is None:
+            raise OptionError(NO_SEQUENCE)
+        return self._plan
+
+    def _bytes(self, limit: int | str | None) -> int:
+        if limit is None:
+            return int(SHARE * _free(next((one.device for one in self.parameters()), torch.device("cpu"))))
+        text = parse_budget("mem_limit", int(limit) if isinstance(limit, float) else limit)
+        if not text.isdecimal():
+            raise OptionError(f"mem_limit={limit!r} is no number of bytes")
+        return int(text)
+
+    def _table(self) -> str:
+        width = max(map(len, self.names))
+        head = ("stage", "forward", "backward", "output", "saved", "workspaces")
+        lines = [f"{head[0]:<{width}} " + " ".join(f"{word:>11}" for word in head[1:])]
+        for one in self.costs or ():
+            workspace = max(one.forward_workspace, one.backward_workspace)
+            times = (f"{one.forward_seconds * 1e3:.2f} ms", f"{one.backward_seconds * 1e3:.2f} ms")
+            cells = (*times, readable(one.output), readable(one.saved), readable(workspace))
+            lines.append(f"{one.name:<{width}} " + " ".join(f"{cell:>11}" for cell in cells))
+        return "\n".join(lines)
+
+
+def _stages(model: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    """The modules of nested sequences in order, with their paths. One that has hooks stays whole."""
+    for name, child in model.named_children():
+        if type(child) is nn.Sequential and len(child) > 0:
+            yield from _stages(child, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", child
+
+
+def _free(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

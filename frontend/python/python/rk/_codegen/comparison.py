@@ -1,0 +1,101 @@
+"""The option ``verify``: the first steps run without the plan, too, and every bit is compared (law S8).
+
+The step without the plan is written by the same emitter from the trivial schedule, every call once in its
+original order, and runs first, on copies of what it updates and from the same generator state.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from rk._codegen import bits, emit
+from rk._graph import random_state
+from rk._graph.graph_text import Text
+from rk._graph.step import Step
+from rk.errors import VerifyError
+
+STEPS = 2
+"""How many steps are compared: the second starts from what the first one has updated."""
+Run = Callable[[list[Any]], Sequence[Any]]
+
+
+class Verifier:
+    """Compares the steps of one graph."""
+
+    def __init__(self, step: Step, device: torch.device) -> None:
+        """Compiles the step without a plan."""
+        everything = [(call.line, False) for call in Text(step).calls if not call.is_view]
+        emitter = emit.Emitter(step, everything)
+        self.forward, self.backward = emitter.modules()
+        self.outputs = len(emitter.handed_out)
+        self.names = [str(node.target) for node in step.placeholders]
+        self.updated = step.updated()
+        self.device = device
+        self.left = STEPS
+        self.saved: list[tuple[list[weakref.ref[torch.UntypedStorage]], Sequence[Any]]] = []
+        """Of each run that has not gone backward: the storages that it saved, what the other one saved."""
+
+    def run_forward(self, run: Run, args: list[Any]) -> Sequence[Any]:
+        """Runs forward both ways; VerifyError names the first output or buffer that differs."""
+        if self.left == 0:
+            return run(args)
+        state = random_state.save(self.device)
+        copies = [one.clone() if index in self.updated else one for index, one in enumerate(args)]
+        originals = {index: args[index] for index in self.updated}
+        expected = self.forward(*copies)
+        after = random_state.save(self.device)
+        random_state.restore(state, self.device)
+        found = run(args)
+        for index in range(self.outputs):
+            _compare(f"output {index}", expected[index], found[index])
+        for index, original in originals.items():
+            _compare(f"the update of {self.names[index]}", copies[index], original)
+        _compare("the generator", after, random_state.save(self.device))
+        storages = [weakref.ref(one) for one in _storages(found[self.outputs :])]
+        self.saved.append((storages, expected[self.outputs :]))
+        return found
+
+    def run_backward(self, run: Run, args: list[Any]) -> Sequence[Any]:
+        """Runs backward both ways; VerifyError names the first gradient that differs."""
+        carried = len(args) - self.tangents
+        place = self._place_of(_storages(args[:carried]))
+        if place is None:
+            return run(args)
+        _, saved = self.saved.pop(place)
+        expected = self.backward(*saved, *args[carried:])
+        found = run(args)
+        for name, one, other in zip(self.names, expected, found, strict=False):
+            _compare(f"the gradient of {name}", one, other)
+        self.left -= 1
+        return found
+
+    def _place_of(self, storages: list[torch.UntypedStorage]) -> int | None:
+        """Which of the runs that wait this backward pass belongs to: they come in any order, or never."""
+        for place, (kept, _) in enumerate(self.saved):
+            if all(any(one() is storage for storage in storages) for one in kept):
+                return place
+        # Hooks of the user's may have packed what was saved into something else.
+        return len(self.saved) - 1 if self.saved and self.left > 0 else None
+
+    @property
+    def tangents(self) -> int:
+        """How many inputs of backward come from the caller."""
+        placeholders = self.backward.graph.find_nodes(op="placeholder")
+        return len(placeholders) - len(self.forward.graph.output_node().args[0]) + self.outputs
+
+
+def _storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
+    return [one.untyped_storage() for one in values if isinstance(one, torch.Tensor)]
+
+
+def _compare(name: str, expected: Any, found: Any) -> None:
+    if not isinstance(expected, torch.Tensor) or not isinstance(found, torch.Tensor):
+        if expected is not found and expected != found:
+            raise VerifyError(f"{name} is {found} instead of {expected}")
+        return
+    if not bits.equal(expected, found):
+        raise VerifyError(f"{name} is not what it is without the plan; this is a bug in rk, please report it")

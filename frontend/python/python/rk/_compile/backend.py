@@ -1,0 +1,256 @@
+"""The backend of ``torch.compile``: a thin hook between Dynamo, AOTAutograd and the planner.
+
+PyTorch finds :func:`rk` through the entry point group ``torch_dynamo_backends``; nothing needs to be
+imported. Calls of what is compiled are watched (:mod:`rk._compile.governed`), and a graph with symbolic sizes
+is compiled once for every set of sizes that it meets (:mod:`rk._compile.sizes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.debugging import boxed_nop
+
+from rk._codegen import comparison, emit, limits, program
+from rk._compile import governed, nesting, sizes
+from rk._graph import normalize, unplannable
+from rk._graph.step import Step
+from rk._plan import schedule, settings, shares
+from rk._plan.options import Options
+from rk._plan.schedule import Problem, Schedule
+from rk.errors import BudgetError, CompileError, OptionError
+
+
+def rk(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """Compiles one graph of Dynamo; called by ``torch.compile``."""
+    if mode is not None and mode != "default":
+        raise OptionError(f"rk has no modes (mode={mode!r}); say options={{'budget': '2GiB'}}")
+    checked = Options.parse(options)
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    if sizes.is_symbolic(example_inputs) and sizes.trains(gm, example_inputs):
+        return sizes.BySizes(gm, lambda one: Compiled(one, checked, id(options), reason), example_inputs)
+    compiled = Compiled(gm, checked, id(options), reason)
+    compiled.compile(example_inputs)
+    return compiled
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Keeps Python's collector of cycles waiting. It would walk through all that Dynamo has made, again and
+    again, which takes three times as long as all else when a plan is on disk.
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
+
+
+class Planned:
+    """What one plan of a graph is run by."""
+
+    program: Any = None
+    """See :attr:`Compiled._program`."""
+    verifier: comparison.Verifier | None = None
+    kernels: settings.Kernels
+
+    def boxed(self, gm: fx.GraphModule, inputs: Sequence[Any], name: str) -> Callable[..., Any]:
+        """What runs a pass: the program itself, unless something was added around it."""
+        if self.program is not None and self.program.untouched(gm, name):
+            return getattr(self.program, name)
+        return boxed_nop(gm, inputs)
+
+
+class Compiled:
+    """One graph of Dynamo with static sizes, compiled; planned again when its budget changes."""
+
+    def __init__(self, gm: fx.GraphModule, options: Options, options_id: int, reason: Any) -> None:
+        """``options_id`` is the identity of the options: the graphs of one ``torch.compile`` share it."""
+        self.gm, self.options = gm, options
+        self.graph = nesting.Graph(options_id, reason)
+        self.schedule: Schedule | None = None
+        """The plan; None for a graph without a backward pass."""
+        self._run: Callable[..., Any] | None = None
+        self._saved: int | None = None
+        self._verifier: comparison.Verifier | None = None
+        self._program: Any = None
+        """What runs without AOTAutograd's graphs: :class:`rk._codegen.program.Program`, or with codegen
+        ``rk`` :class:`rk._codegen.native.Program`.
+        """
+        self._kernels = settings.Kernels(torch.device("cpu"))
+        """Those that the costs were measured on."""
+        self.tightening: Any = None
+        """With Inductor's kernels, :class:`rk._codegen.inductor.Tightening`."""
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the graph."""
+        if self.graph.place is None:
+            nesting.begin(self.graph)
+        if self.tightening is not None and not self.tightening.settled:
+            self._tighten(args)
+        if self.graph.stale:
+            self.compile(args)
+        if self.schedule is not None:
+            governed.ran()
+        return self._run(*args)
+
+    def _tighten(self, args: Sequence[Any]) -> None:
+        """Plans again for less, if the last step was measured to need more than its budget."""
+        less = self.tightening.next_budget()
+        if less is None:
+            return
+        before = self.graph.budget
+        resident = self.schedule.resident if self.options.scope == "total" else 0
+        try:
+            self._plan_within(less + resident, args)
+        except BudgetError as error:
+            least = error.smallest_bytes
+            if least is not None and least < self.schedule.budget + resident:
+                self._plan_within(least, args)
+                return
+            self.graph.stale, self.graph.budget = False, before
+            self.tightening.give_up(str(error))
+
+    def _plan_within(self, budget: int, args: Sequence[Any]) -> None:
+        self.graph.stale, self.graph.budget = True, str(budget)
+        self.compile(args)
+
+    def compile(self, inputs: Sequence[Any]) -> None:
+        """Lets AOTAutograd trace the graph, and plans it."""
+        if sizes.reads_numbers(self.gm):
+            inputs = sizes.unread(inputs)
+        if self.options.codegen == "inductor":
+            # It loads slowly.
+            from rk._codegen import inductor
+
+            self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
+            self._run = inductor.compiled(
+                self.gm,
+                inputs,
+                self._partition,
+                self._with_forward,
+                lambda run: self.tightening.backward(self._kernels.around(run)),
+            )
+            return
+        # AOTAutograd asks for the backward pass when it first runs; the graph may have another plan by then.
+        planned = Planned()
+        self._run = aot_autograd(
+            fw_compiler=functools.partial(self._forward, planned),
+            bw_compiler=functools.partial(self._backward, planned),
+            inference_compiler=boxed_nop,
+            partition_fn=self._partition,
+            keep_inference_input_mutations=True,
+        )(self.gm, list(inputs))
+
+    @_no_collections()
+    def _partition(
+        self,
+        gm: fx.GraphModule,
+        _inputs: Any,
+        *,
+        num_fwd_outputs: int,
+        static_lifetime_input_indices: Sequence[int] | None = None,
+        **_: Any,
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Splits a joint graph into forward and backward, as a plan within the budget says."""
+        unplannable.check(gm.graph)
+        replays = self.options.codegen != "inductor"
+        normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
+        step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
+        device = schedule.device_of(step)
+        if self.options.codegen == "rk":
+            limits.check(step, device)
+        self._refuse_rehearsals(step)
+        self._kernels = settings.Kernels(device)
+        problem = Problem(step, self.options, device)
+        budget = shares.budget_of(problem)
+        try:
+            self.schedule = nesting.plan(self.graph, problem, budget)
+        except BudgetError as error:
+            if self.tightening is None or self.tightening.measured is not None or not error.smallest_bytes:
+                raise
+            # Fused, the step may need less than its operators one by one: the measurement will tell.
+            resident = problem.resident if self.options.scope == "total" else 0
+            self.tightening.budget = error.budget_bytes - resident
+            self.schedule = nesting.plan(self.graph, problem, str(error.smallest_bytes))
+        if self.tightening is not None:
+            self.tightening.planned(self.schedule, device, step.gradient_places())
+        self._verifier = comparison.Verifier(step, device) if self.options.verify else None
+        if self.options.codegen == "rk" and step.tangents:
+            # It is linked to torch, and was built for one version of it.
+            from rk._codegen import native
+
+            self._program = native.Program(step, self.schedule)
+            self._saved = self._program.first_activation
+            return self._program.modules()
+        if replays and program.suits(step):
+            self._program = program.of(step, self.schedule.runs, self.options.cache_folder(), problem.dump)
+            self._saved = self._program.first_activation
+            return self._program.modules()
+        emitter = emit.Emitter(step, self.schedule.runs)
+        self._saved = emitter.first_activation()
+        return emitter.modules()
+
+    def _refuse_rehearsals(self, step: Step) -> None:
+        """What runs a step twice must not meet operators that run once."""
+        native = self.options.codegen == "rk"
+        unknown = step.unknown() if native or self.options.verify else []
+        if unknown:
+            asked = "codegen='rk'" if native else "verify=True"
+            instead = "codegen='fx' does not" if native else "rk.verify trains copies"
+            first = unknown[0].replace(".", "::", 1)
+            raise CompileError(
+                f"{asked} runs the first step twice, and nothing is known of {', '.join(unknown)}, so that "
+                f"it runs once: rk.allow_recompute('{first}') says that it may run again; {instead}"
+            )
+
+    def _forward(self, planned: Planned, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        # It comes right after its partition.
+        planned.program, planned.verifier, planned.kernels = self._program, self._verifier, self._kernels
+        run = planned.boxed(gm, inputs, "forward")
+        if planned.verifier is not None:
+            run = functools.partial(planned.verifier.run_forward, run)
+        return self._with_forward(run)
+
+    def _with_forward(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """The forward graph, which notes what it leaves behind for backward."""
+        run = self._kernels.around(run)
+        run = run if self.tightening is None else self.tightening.forward(run)
+        graph, place = self.graph, self._saved
+
+        def forward(args: list[Any]) -> Any:
+            results = run(args)
+            graph.ran_forward(None if place is None else results[place])
+            return results
+
+        forward._boxed_call = True
+        return forward
+
+    def _backward(self, planned: Planned, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        run = planned.kernels.around(planned.boxed(gm, inputs, "backward"))
+        if planned.verifier is None:
+            return run
+
+        def backward(args: list[Any]) -> Any:
+            return planned.verifier.run_backward(run, args)
+
+        backward._boxed_call = True
+        return backward
+
+
+governed.install(rk)

@@ -1,0 +1,157 @@
+"""What the caller may change between forward and backward, and who may still read it then (law S9).
+
+All that goes into a step, and all that forward hands out, is the caller's: buffers move, biases are updated,
+masks are rewritten for the next micro-batch. Of what the backward pass reads, autograd notices that (a
+version check), and says so. All else is *lent until the hand-over*: nothing but what PyTorch itself computes
+in backward may read it afterwards. Lent, too, is what the backward pass reads without a version check, a
+tensor that a custom function keeps on its ``ctx`` without ``save_for_backward``.
+
+An argument that is small beside what is made of it is copied (:func:`copy_small`). Those who read the copy
+may run again, the copying itself may not; whether the copy is kept until then is the plan's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import fx
+
+from rk._graph import spelling
+from rk._graph.joint import is_backward, is_backward_only, results_of, storage_of, tensor_of
+
+UNCHECKED = "saved_tensor_with_no_vc_check"
+"""AOTAutograd's mark on what is saved for backward without a version check."""
+COPY = "rk_copy"
+"""The mark on a copy that is made here."""
+SMALL = 8
+"""How many times larger than an argument must be what is made of it, so that the argument is copied."""
+
+
+def shown(node: fx.Node) -> set[fx.Node]:
+    """The arguments whose storage a node shows: itself, or what it is a view of."""
+    if node.op == "placeholder":
+        return {node}
+    mine = _storages(node)
+    found: set[fx.Node] = set()
+    for source in node.all_input_nodes if mine else ():
+        if not mine.isdisjoint(_storages(source)):
+            found |= shown(source)
+    return found
+
+
+def settle_marks(graph: fx.Graph) -> None:
+    """Makes AOTAutograd's marks hold for an argument and its views alike: what backward reads anywhere with a
+    version check has one, whichever of them is saved in the end.
+    """
+    if not any(node.meta.get(UNCHECKED) for node in graph.nodes):
+        return
+    read, checked = set(), set()
+    for node in _read_late(graph, ()):
+        arguments = shown(node)
+        read |= arguments
+        if not node.meta.get(UNCHECKED):
+            checked |= arguments
+    for node in graph.nodes:
+        arguments = shown(node) & read
+        if arguments and node.op != "output":
+            node.meta[UNCHECKED] = arguments.isdisjoint(checked)
+
+
+def _read_late(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> Iterable[fx.Node]:
+    """What backward reads of the arguments and of what forward made; ``gradients`` are its results."""
+    for node in graph.nodes:
+        if is_backward(node) and node.op == "call_function":
+            yield from (source for source in node.all_input_nodes if not is_backward(source))
+    for node in gradients:
+        if isinstance(node, fx.Node) and not is_backward(node):
+            yield node
+
+
+class Loans:
+    """What of a joint graph is lent until the hand-over."""
+
+    def __init__(
+        self, graph: fx.Graph, outputs: Sequence[fx.Node], gradients: Sequence[fx.Node | None]
+    ) -> None:
+        """``outputs`` are handed over, ``gradients`` are what backward gives."""
+        checked: set[fx.Node] = set()
+        storages: set[int] = set()
+        for node in _read_late(graph, gradients):
+            if not node.meta.get(UNCHECKED):
+                checked |= shown(node)
+                storages |= _storages(node)
+        self.arguments = {
+            node
+            for node in graph.find_nodes(op="placeholder")
+            if tensor_of(node) is not None and not is_backward_only(node) and node not in checked
+        }
+        """The arguments that are lent."""
+        self.outputs, self.checked_outputs = set[int](), set[int]()
+        """By place, the outputs that are lent; those that backward reads with a version check."""
+        for place, node in enumerate(outputs):
+            if isinstance(node, fx.Node) and tensor_of(node) is not None and not shown(node):
+                seen = not storages.isdisjoint(_storages(node))
+                (self.checked_outputs if seen else self.outputs).add(place)
+
+
+def copy_small(graph: fx.Graph, loans: Loans) -> None:
+    """Gives a copy of a lent argument to those forward nodes that make much more of it than it is."""
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    for argument in [node for node in graph.find_nodes(op="placeholder") if node in loans.arguments]:
+        tensor = tensor_of(argument)
+        with torch.no_grad():
+            value = tensor.clone() if tensor.layout is torch.strided else None
+        if value is None or value.stride() != tensor.stride():
+            continue
+        readers = [user for user in argument.users if _makes_much(user, argument, SMALL * tensor.nbytes)]
+        if not readers:
+            continue
+        first = min(readers, key=places.__getitem__)
+        with graph.inserting_before(first):
+            copy = graph.call_function(torch.ops.aten.clone.default, (argument,))
+        copy.meta = {"val": value, "partitioner_tag": "is_forward", COPY: True}
+        for key in ("nn_module_stack", "fwd_nn_module_stack"):
+            if key in first.meta:
+                copy.meta[key] = first.meta[key]
+        for reader in readers:
+            reader.replace_input_with(argument, copy)
+            if _is_view(reader, argument):
+                show_anew(reader)
+
+
+def _makes_much(reader: fx.Node, source: fx.Node, least: int) -> bool:
+    """Whether a forward node, or all who read its view, give at least so many bytes."""
+    if reader.op != "call_function" or is_backward(reader) or not reader.users:
+        return False
+    if _is_view(reader, source):
+        # Of as_strided it matters where in its storage the source begins.
+        is_safe = reader.target is not torch.ops.aten.as_strided.default
+        return is_safe and all(_makes_much(user, reader, least) for user in reader.users)
+    if not isinstance(reader.target, torch._ops.OpOverload) or source in _written(reader):
+        return False
+    return sum(one.nbytes for one in results_of(reader) if one is not None) >= least
+
+
+def _written(call: fx.Node) -> list[fx.Node]:
+    """What a call overwrites."""
+    named = spelling.in_schema_order(spelling.operator(call.target), call)
+    return [value for name, value in named if name in spelling.written(call)]
+
+
+def _is_view(node: fx.Node, source: fx.Node) -> bool:
+    return not _storages(node).isdisjoint(_storages(source))
+
+
+def show_anew(view: fx.Node) -> None:
+    """Lets the fake tensors of a view, and of views of it, share the storage of what it shows now."""
+    users = [user for user in view.users if _is_view(user, view)]
+    args, kwargs = fx.node.map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
+    with torch.no_grad():
+        view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
+    for user in users:
+        show_anew(user)
+
+
+def _storages(node: fx.Node) -> set[int]:
+    return {storage_of(one) for one in results_of(node) if one is not None}

@@ -1,0 +1,76 @@
+"""What no plan can be made of is refused by name, before anything is read.
+
+That is a value whose bytes nobody knows ahead: a tensor without a storage of its own (a sparse one), and one
+whose size depends on data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from rk._graph import joint
+from rk.errors import CompileError
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_ELSEWHERE = "or torch.compiler.disable keeps the module out of the graph, and out of the plan"
+
+
+def check(graph: fx.Graph) -> None:
+    """Raises CompileError, which names operator and module, and says what helps."""
+    # What computes a value tells more than the input of the backward pass that has its size.
+    for node in sorted(graph.nodes, key=lambda node: node.op == "placeholder"):
+        for value in joint.results_of(node):
+            if value is not None and (reason := _reason(value)):
+                raise CompileError(f"{_named(node)} {reason}")
+        if joint.is_call(node):
+            _check_arguments(node)
+
+
+def _reason(value: torch.Tensor) -> str:
+    if value.layout is not torch.strided:
+        kind = str(value.layout).removeprefix("torch.")
+        return (
+            f"is a tensor of layout {kind}, whose bytes are not known before it is there: rk plans dense "
+            f"tensors. Embedding and EmbeddingBag have dense gradients with sparse=False; {_ELSEWHERE}"
+        )
+    if value.is_quantized:
+        return f"is a quantized tensor ({value.dtype}), which rk does not plan; {_ELSEWHERE}"
+    if any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride())):
+        return (
+            f"has the size {tuple(value.shape)}, which depends on data: rk plans steps of known sizes. With "
+            "torch._dynamo.config.capture_dynamic_output_shape_ops and capture_scalar_outputs off (they are "
+            "on with fullgraph=True), Dynamo ends the graph there, and plans are made for both sides; "
+            f"{_ELSEWHERE}"
+        )
+    return ""
+
+
+def _check_arguments(call: fx.Node) -> None:
+    found: list[Any] = []
+
+    def look(one: Any) -> Any:
+        value = one.meta.get("val") if isinstance(one, fx.Node) else one
+        if isinstance(value, _SYMBOLIC):
+            found.append(value)
+        return one
+
+    fx.node.map_aggregate((call.args, call.kwargs), look)
+    if found:
+        raise CompileError(
+            f"{_named(call)} takes the number {found[0]}, which is computed from data: rk plans steps that "
+            "are known. With torch._dynamo.config.capture_scalar_outputs off (it is on with fullgraph=True), "
+            f"Dynamo ends the graph where it is read, and plans are made for both sides; {_ELSEWHERE}"
+        )
+
+
+def _named(node: fx.Node) -> str:
+    """What a node is, for people."""
+    if node.op != "call_function":
+        return f"the input {node.target}"
+    path = joint.module_path(node)
+    place = f" of module '{path}'" if path else ""
+    late = " (backward)" if joint.is_backward(node) else ""
+    return f"{node.target}{place}{late}"

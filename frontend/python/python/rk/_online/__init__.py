@@ -1,0 +1,1 @@
+"""A budget for models whose graph changes at every step."""

@@ -1,0 +1,135 @@
+"""Tensors whose values may be in memory or not.
+
+Not here: what runs on them (``dispatch``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from rk._online.gradients import Parts
+from rk._online.replay import flat
+
+if TYPE_CHECKING:
+    from rk._online.dispatch import Runtime
+
+__all__ = ["Managed"]
+
+
+class Managed(Tensor):
+    """A tensor whose value may be in memory or not. It is used like any other; what needs its data gets a
+    copy.
+    """
+
+    _runtime: Runtime
+    _handle: Any
+    # What it is made of, if it had not been made when it was given out.
+    _parts: Parts | None = None
+    # What other budgets that have read it hold copies of it in.
+    _copies: Any = None
+    # Whether it was made in a backward pass, in memory of its own.
+    _own = False
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        """Runs an operator where no budget is active: in the budget that its first managed argument belongs
+        to.
+        """
+        for leaf in flat([*args, *(kwargs or {}).values()]):
+            if isinstance(leaf, Managed):
+                return leaf._runtime.dispatch(func, args, kwargs or {})
+        raise AssertionError(f"{func} without a managed tensor")
+
+    def plain(self) -> Tensor:
+        """An ordinary tensor with the same value, cut off from autograd; shares no memory with this one."""
+        value: Tensor = self
+        # Inside of another budget the value comes out as one of its managed tensors.
+        while type(value) is Managed:
+            runtime = value._runtime
+            runtime.peeking = True
+            try:
+                with torch.no_grad():
+                    value = torch.ops.aten.detach.default(value)
+            finally:
+                runtime.peeking = False
+        return value
+
+    def _ordinary(self, method: str, *args: Any, **options: Any) -> Any:
+        """Calls a method on the value, outside of all budgets."""
+        value = self.plain()
+        with _disable_current_modes():
+            return getattr(value, method)(*args, **options)
+
+    def as_subclass(self, cls: type) -> Any:
+        """Refused: tensors of other classes whose operators give tensors of that class."""
+        raise NotImplementedError(
+            f"a tensor of class {cls.__name__} cannot be managed by a memory budget: make it outside of the "
+            "context, or of rk.decheckpoint(x), and keep operators on it outside"
+        )
+
+    @property
+    def data(self) -> Tensor:
+        """The same value, cut off from autograd."""
+        return torch._C.TensorBase.data.__get__(self)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        """Refused: the value would have two histories, of which one is computed again."""
+        raise NotImplementedError(
+            "x.data = y gives a tensor other memory behind the back of its memory budget: write x.copy_(y) "
+            "under torch.no_grad(), or give the name x to y"
+        )
+
+    def __repr__(self, **options: Any) -> str:
+        """The value, and that it is managed."""
+        return f"Managed({self._ordinary('__repr__', **options)})"
+
+    def __format__(self, spec: str) -> str:
+        """As the value is formatted."""
+        return self._ordinary("__format__", spec)
+
+    def numpy(self, **options: Any) -> Any:
+        """A copy of the value."""
+        if self.requires_grad and not options.get("force", False):
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        return self._ordinary("numpy", **options)
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        """A copy of the value."""
+        return self._ordinary("__array__", *args, **options)
+
+    def tolist(self) -> Any:
+        """The value as nested lists."""
+        return self._ordinary("tolist")
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A copy of the value."""
+        return self._ordinary("__dlpack__", **options)
+
+    def __reduce_ex__(self, protocol: int) -> Any:
+        """Saved as an ordinary tensor."""
+        return self._ordinary("__reduce_ex__", protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """An ordinary tensor with the same value, and a parameter if this is one."""
+        if not self.is_leaf:
+            raise RuntimeError("Only leaf tensors can be copied deeply: detach it, or decheckpoint it.")
+        value = self.plain()
+        if isinstance(self, torch.nn.Parameter):
+            value = torch.nn.Parameter(value, self.requires_grad)
+        else:
+            value.requires_grad_(self.requires_grad)
+        memo[id(self)] = value
+        return value
+
+    def is_checkpoint(self) -> bool:
+        """Whether a budget manages this tensor."""
+        return True

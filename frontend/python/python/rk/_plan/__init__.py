@@ -1,0 +1,1 @@
+"""From a step and a budget to a plan: options, costs, the planner, plans on disk."""

@@ -1,0 +1,152 @@
+"""``rk.plan``: the plan of a training step as a value, before anything runs.
+
+The numbers are the judge's. What is asked is what ``torch.compile(model, backend="rk")`` asks, so the same
+options give the same plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rk import _rk
+from rk._graph import capture
+from rk._graph.step import Step
+from rk._plan import schedule, shares
+from rk._plan.options import Options
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One computation of the step."""
+
+    name: str
+    """In the names of the model, such as ``layer1.0.conv1``."""
+    operators: tuple[str, ...]
+    seconds: float
+    """One run."""
+    output_bytes: int
+    workspace_bytes: int
+    backward: bool
+    runs: int
+    """How often the plan runs it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to keep and what to compute again. Bytes in the scope of the budget; seconds as measured."""
+
+    budget: int
+    peak: int
+    base_peak: int
+    """The peak without recomputation."""
+    resident: int
+    """Bytes that are there before the step: parameters, buffers, inputs, gradients of parameters."""
+    seconds: float
+    base_seconds: float
+    lower_bound_seconds: float
+    """No plan within the budget takes less (of the class ``bound_kind``)."""
+    bound_kind: str
+    status: str
+    """``optimal`` or ``feasible``."""
+    solver: str
+    nodes: tuple[Node, ...]
+    before: tuple[tuple[int, int], ...]
+    """Per run of the step as it is: the node and the bytes in use."""
+    after: tuple[tuple[int, int], ...]
+    """Per run of the plan: the node and the bytes in use."""
+    stages: Mapping[str, str] = dataclasses.field(repr=False)
+    """The text of every stage of the dialect."""
+
+    @property
+    def overhead(self) -> float:
+        """Extra time, in percent."""
+        return 100 * (self.seconds / max(self.base_seconds, 1e-12) - 1)
+
+    @property
+    def bound(self) -> float:
+        """The least extra time that any plan needs, in percent; never above the overhead."""
+        return min(100 * (self.lower_bound_seconds / max(self.base_seconds, 1e-12) - 1), self.overhead)
+
+    @property
+    def recomputed(self) -> list[Node]:
+        """The nodes that run more than once, the most expensive first."""
+        again = [node for node in self.nodes if node.runs > 1]
+        return sorted(again, key=lambda node: node.seconds * (node.runs - 1), reverse=True)
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the plan as one HTML page that needs nothing else; returns its path."""
+        from rk._report import report
+
+        return report.write(self, Path(path))
+
+    def __str__(self) -> str:
+        """One line with the numbers."""
+        extra = sum(node.runs - 1 for node in self.nodes)
+        return (
+            f"peak {readable(self.peak)} of {readable(self.budget)} (without recomputing: "
+            f"{readable(self.base_peak)}), {self.overhead:.1f} % more time, at least {self.bound:.1f} % are "
+            f"needed; {extra} of {len(self.after)} runs are recomputations; {self.status}, by {self.solver}"
+        )
+
+
+def plan(model: Any, sample: Any, budget: int | str, **options: Any) -> Plan:
+    """Plans the training step of a model on a sample within a budget; nothing of the model is run.
+
+    ``options`` are those of the backend. Raises BudgetError when nothing fits, OptionError, CompileError.
+    """
+    checked = Options.parse({**options, "budget": budget})
+    return of_step(capture.step_of(model, sample), checked)
+
+
+def of_step(step: Step, options: Options) -> Plan:
+    """Plans a step that has been read."""
+    problem = schedule.Problem(step, options, schedule.device_of(step))
+    answer = problem.explained(shares.budget_of(problem))
+    stages = answer["stages"]
+    about = json.loads(_rk.translate(stages["scheduled"], "json"))
+    memory = json.loads(_rk.memory(stages["scheduled"]))
+    runs = [0] * len(about["nodes"])
+    for node, _ in memory["after"]:
+        runs[node] += 1
+    return Plan(
+        budget=answer["budget"],
+        peak=answer["peak"],
+        base_peak=answer["base_peak"],
+        resident=answer["resident"],
+        seconds=answer["time"] * 1e-9,
+        base_seconds=answer["base_time"] * 1e-9,
+        lower_bound_seconds=answer["lower_bound"] * 1e-9,
+        bound_kind=answer["bound_kind"],
+        status=answer["status"],
+        solver=answer["solver"],
+        nodes=tuple(_node(node, times) for node, times in zip(about["nodes"], runs, strict=True)),
+        before=tuple(map(tuple, memory["before"])),
+        after=tuple(map(tuple, memory["after"])),
+        stages=stages,
+    )
+
+
+def _node(about: dict[str, Any], runs: int) -> Node:
+    return Node(
+        name=about["name"],
+        operators=tuple(about["operators"]),
+        seconds=(about["time_ns"] or 0) * 1e-9,
+        output_bytes=sum(size or 0 for size in about["output_bytes"]),
+        workspace_bytes=about["workspace_bytes"] or 0,
+        backward=about["backward"],
+        runs=runs,
+    )
+
+
+def readable(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "KiB", "MiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.2f} {unit}"
+        size /= 1024
+    return f"{size:.2f} GiB"

@@ -1,0 +1,294 @@
+"""From a step and a budget to a schedule: the plan on disk if there is one, else costs, passes and planner.
+
+The answer is that of ``rk-opt --rematerialize`` on the same text; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import logging
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from rk import _rk
+from rk._graph import joint
+from rk._graph.graph_text import TANGENTS, Cost, Text
+from rk._graph.step import Step
+from rk._plan import cache, costs, settings
+from rk._plan import device as devices
+from rk._plan.options import Options
+from rk.errors import BudgetError
+
+log = logging.getLogger(__name__)
+LEAST_SECONDS, SECONDS_PER_CALL = 0.2, 0.00013
+"""Planning time unless the user gives one: measured on transformers of 12 to 48 layers, more gains below
+0.2 %.
+"""
+_SMALLEST: dict[str, dict] = {}
+"""Plans for the smallest budgets that errors of this process named, where the cache cannot be written."""
+_BUILD = f"{os.stat(_rk.__file__).st_size} {os.stat(_rk.__file__).st_mtime_ns}"
+"""Which extension planned: another build may plan better."""
+SMALLEST_SECONDS = 3.0
+"""Planning time when the smallest feasible budget is wanted."""
+MOST_SECONDS = 10.0
+"""Planning time when nothing that fits was found in the first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """A plan as the planner returned it; bytes and nanoseconds."""
+
+    runs: list[tuple[int, bool]]
+    """Lines of the step in order of execution, each with whether it is a second run."""
+    budget: int
+    peak: int
+    base_peak: int
+    resident: int
+    time: int
+    base_time: int
+    lower_bound: int
+    status: str
+    solver: str
+    step: str | None = None
+    """With codegen ``rk``, the text of the step file."""
+
+    @property
+    def overhead(self) -> float:
+        """Predicted extra time, in percent."""
+        return 100 * (self.time - self.base_time) / max(self.base_time, 1)
+
+
+class Problem:
+    """A step, ready to be planned for any budget."""
+
+    def __init__(self, step: Step, options: Options, device: torch.device) -> None:
+        """The step is spelled, and its costs are looked up, when a plan is needed that is not on disk."""
+        self.step, self.options, self.device = step, options, device
+        self._lowers = options.codegen == "rk"
+        """Whether the plan needs addresses, and what leaves the step lies elsewhere."""
+        self._importer = f"rk {_rk.version()} torch {torch.__version__}"
+
+    @functools.cached_property
+    def _spelled(self) -> Text:
+        return Text(self.step, leaves=self._lowers)
+
+    def base_peak(self, inside: int) -> int:
+        """The peak of the step without recomputation, in bytes, when the caller needs ``inside`` at its
+        middle.
+        """
+        return self._answer("100%", inside, "keep-all")["base_peak"]
+
+    @property
+    def resident(self) -> int:
+        """Bytes that are there before the step, which scope ``total`` counts."""
+        return self._answer("100%", 0, "keep-all")["resident"]
+
+    def plan(self, budget: str, inside: int) -> Schedule:
+        """Plans; raises BudgetError when nothing fits and the options do not say otherwise."""
+        start = time.perf_counter()
+        schedule = _schedule(self._answer(budget, inside, self.options.solver))
+        log.info(
+            "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
+            schedule.peak,
+            schedule.budget,
+            schedule.base_peak,
+            schedule.overhead,
+            schedule.status,
+            schedule.solver,
+            time.perf_counter() - start,
+        )
+        return schedule
+
+    def _answer(self, budget: str, inside: int, solver: str) -> dict:
+        options, folder = self.options, self.options.cache_folder()
+        name = self.name(budget, inside, solver)
+        known = cache.read(folder, name) if options.dump_dir is None else None
+        if known is None and (known := self._found_before(budget, inside)) is not None:
+            cache.write(folder, name, known)
+        if known is not None:
+            return known
+        text = self.text(inside)
+        if options.dump_dir is not None:
+            _dump(options.dump_dir, name, {"raw": text})
+        answer = self._solved(text, budget, inside, solver)
+        if options.dump_dir is not None:
+            _dump(options.dump_dir, name, answer.pop("stages", {}))
+        cache.write(folder, name, answer)
+        return answer
+
+    def _solved(self, text: str, budget: str, inside: int, solver: str, stages: bool = False) -> dict:
+        """The planner's answer; where nothing fits, BudgetError, or the plan for the smallest budget."""
+        reserve = self._reserve(inside)
+        lowers = self._lowers and solver != "keep-all"
+        answer = _planned(
+            text, self.options, budget, solver, len(self.step.lines), stages, reserve=reserve, lower=lowers
+        )
+        # Of an arena, all is taken as long as there is a step.
+        answer["peak"] = (answer["arena"] if lowers else answer["peak"]) + reserve
+        answer["base_peak"] += reserve
+        answer["budget"] += reserve
+        unmet = answer.pop("unmet", None)
+        if unmet is None:
+            return answer
+        # Another search might miss what this one has found; who now asks for exactly that, gets it.
+        name = self._smallest_name(str(unmet["smallest"]), inside)
+        _SMALLEST[name] = {key: value for key, value in answer.items() if key != "stages"}
+        cache.write(self.options.cache_folder(), name, _SMALLEST[name])
+        if self.options.on_infeasible == "error":
+            raise _unmet(unmet)
+        warnings.warn(
+            f"rk: {unmet['message']}. Going on with {unmet['smallest']} bytes (on_infeasible='best')",
+            stacklevel=2,
+        )
+        return answer
+
+    def _reserve(self, inside: int) -> int:
+        """What of the budget is not the arena's, which does not shrink while the caller is busy: what leaves
+        the step, and what the caller needs at its middle.
+        """
+        if not self._lowers:
+            return 0
+        # Scope `total` has counted the results as resident.
+        leaves = self.step.handed_out_bytes(devices.alignment(self.device))
+        return inside + (leaves if self.options.scope == "activations" else 0)
+
+    def name(self, budget: str, inside: int, solver: str) -> str:
+        """The name that a plan has on disk."""
+        options = self.options
+        asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
+        return self._named(f"{asked} lowered" if self._lowers else asked)
+
+    @property
+    def dump(self) -> Callable[[str, str], None] | None:
+        """Takes the source of a pass, if the options say where it goes."""
+        folder = self.options.dump_dir
+        if folder is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        return lambda name, source: (folder / f"code-{self.step.fingerprint[:8]}-{name}.py").write_text(
+            source
+        )
+
+    def _smallest_name(self, budget: str, inside: int) -> str:
+        lowered = " lowered" if self._lowers else ""
+        return self._named(f"smallest {budget} {inside} {self.options.scope}{lowered}")
+
+    def _found_before(self, budget: str, inside: int) -> dict | None:
+        """The plan for a budget that an error has named as the smallest feasible one."""
+        name = self._smallest_name(budget, inside)
+        return _SMALLEST.get(name) or cache.read(self.options.cache_folder(), name)
+
+    def _named(self, asked: str) -> str:
+        where = f"{self.device} {devices.alignment(self.device)} {costs.versions(self.device)}"
+        return f"plan-{cache.key_of(self.step.fingerprint, asked, where, self._importer, _BUILD)}"
+
+    def text(self, inside: int = 0) -> str:
+        """The step at stage raw, with measured costs."""
+        folder = self.options.cache_folder()
+        known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
+        while self._holds_more(known):
+            del self._spelled
+            known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
+        known = {**known, TANGENTS: Cost(0, 0 if self._lowers else inside)}
+        kernels, alignment = settings.text(self.device), devices.alignment(self.device)
+        return self._spelled.text(known, str(self.device), kernels, alignment, self._importer)
+
+    def _holds_more(self, known: dict[str, Cost]) -> bool:
+        """Gives results the storages that they were measured to hold; whether one is longer than it was."""
+        longer = False
+        for call in self._spelled.calls:
+            held = known[call.signature].held if call.signature in known else ()
+            for fake, size in zip(joint.results_of(call.node) if held else (), held, strict=True):
+                if fake is not None and size > fake.untyped_storage().nbytes():
+                    fake.untyped_storage().resize_(size)
+                    longer = True
+        return longer
+
+    def explained(self, budget: str) -> dict:
+        """The planner's answer, with the text of every stage; nothing is read from disk."""
+        return self._solved(self.text(), budget, 0, self.options.solver, stages=True)
+
+
+def budget_of(step: Step, options: Options, device: torch.device) -> str:
+    """The budget that the options mean; ``auto`` is what the device has left now."""
+    if options.budget != "auto":
+        return options.budget
+    return str(devices.rounded(devices.bytes_left(device) - step.gradient_bytes()))
+
+
+def device_of(step: Step) -> torch.device:
+    """The device that a step runs on."""
+    tensors = [joint.tensor_of(node) for node in step.placeholders]
+    return devices.of(tensor for tensor in tensors if tensor is not None)
+
+
+def _schedule(answer: dict) -> Schedule:
+    names = (field.name for field in dataclasses.fields(Schedule))
+    return Schedule(**{name: answer[name] for name in names if name in answer})
+
+
+def _planned(
+    text: str,
+    options: Options,
+    budget: str,
+    solver: str,
+    calls: int,
+    stages: bool = False,
+    *,
+    reserve: int = 0,
+    lower: bool = False,
+) -> dict:
+    def ask(budget: str, seconds: float) -> dict:
+        stages_too = stages or options.dump_dir is not None
+        limit = f"{max(int(seconds * 1000), 1)}ms"
+        answer = _rk.rematerialize(
+            text,
+            budget=budget,
+            scope=options.scope,
+            solver=solver,
+            time_limit=limit,
+            addresses=lower,
+            reserve=reserve,
+            lower=lower,
+            stages=stages_too,
+        )
+        return json.loads(answer)
+
+    limit = options.time_limit or LEAST_SECONDS + SECONDS_PER_CALL * calls
+    last = options.time_limit is not None
+    try:
+        answer = ask(budget, limit)
+    except BudgetError as error:
+        if last or error.budget_bytes < error.lower_bound_bytes:
+            raise
+        return ask(budget, MOST_SECONDS)
+    unmet = answer.get("unmet")
+    if last or unmet is None:
+        return answer
+    if unmet["budget"] < unmet["impossible_below"]:
+        # Nothing is left to find, but for who wants the smallest that there is.
+        return ask(budget, SMALLEST_SECONDS) if options.on_infeasible == "best" else answer
+    return ask(budget, MOST_SECONDS)
+
+
+def _unmet(about: dict) -> BudgetError:
+    """The error that says what a planner says of a budget that cannot be met."""
+    error = BudgetError(about["message"])
+    error.budget_bytes, error.smallest_bytes = about["budget"], about["smallest"]
+    error.lower_bound_bytes, error.holder = about["impossible_below"], about["holder"]
+    return error
+
+
+def _dump(folder: Path, name: str, stages: dict[str, str]) -> None:
+    """Writes the text of every stage, numbered in their order."""
+    order = ["raw", "dataflow", "simplified", "blocks", "costed", "scheduled", "lowered"]
+    folder.mkdir(parents=True, exist_ok=True)
+    for stage, text in stages.items():
+        (folder / f"{name[:13]}-{order.index(stage) if stage in order else 9}-{stage}.mlir").write_text(text)
