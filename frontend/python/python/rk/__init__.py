@@ -20,6 +20,7 @@ _LATE = {
     "Rockmate": "_compile.rockmate",
     "allow_recompute": "_graph.repetition",
     "export": "_graph.trace",
+    "fit": "_report.fit",
     "graphs": "_report.stages",
     "plan": "_plan.planning",
     "verify": "_report.verification",

@@ -39,6 +39,8 @@ def rk(
     if mode is not None and mode != "default":
         raise OptionError(f"rk has no modes (mode={mode!r}); say options={{'budget': '2GiB'}}")
     checked = Options.parse(options)
+    if checked.scope == "device":
+        raise OptionError("scope='device' is what rk.fit answers in; a budget of torch.compile has another")
     reason = getattr(gm, "compile_subgraph_reason", None)
     if sizes.is_symbolic(example_inputs) and sizes.trains(gm, example_inputs):
         return sizes.BySizes(gm, lambda one: Compiled(one, checked, id(options), reason), example_inputs)

@@ -6,7 +6,8 @@ compilation is called off. Parameters, buffers and generators stay as they were,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def step_of(model: nn.Module | Callable[..., Any], sample: Any) -> Step:
 
     args, kwargs = arguments(sample)
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), torch._dynamo.config.patch(ignore_logging_functions=_Logging()):
             torch.compile(model, backend=_read, fullgraph=True, dynamic=False)(*args, **kwargs)
     except BackendCompilerFailed as failed:
         inner = failed.inner_exception
@@ -56,6 +57,21 @@ def step_of(model: nn.Module | Callable[..., Any], sample: Any) -> Step:
     except Unsupported as broken:
         raise CompileError(f"the model is not one graph: {broken}") from None
     raise CompileError("nothing in this call can be trained: no parameter and no input requires a gradient")
+
+
+class _Logging(dict):
+    """All that a model may call to write to a log: nothing is written while it is read. As a mapping it is
+    empty, because Dynamo writes its settings down as JSON, and functions have no form there.
+    """
+
+    def __contains__(self, function: object) -> bool:
+        return getattr(logging.Logger, getattr(function, "__name__", ""), None) is function
+
+    def __iter__(self) -> Iterator[Any]:
+        # transformers gives every logger methods that write once, and are functions of its own.
+        levels = ("debug", "info", "warning", "error", "exception", "critical", "log")
+        names = [name for name in dir(logging.Logger) if name in levels or name.endswith("_once")]
+        return iter([getattr(logging.Logger, name) for name in names])
 
 
 def _read(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -78,11 +78,12 @@ class Call:
 class Text:
     """The calls of a step, spelled; with costs, the module."""
 
-    def __init__(self, step: Step, *, leaves: bool = False) -> None:
+    def __init__(self, step: Step, *, leaves: bool = False, counts_gradients: bool = False) -> None:
         """Spells all but the costs. ``leaves``: every result lies in storage of the caller's, and has no
-        place among the step's values; all of them get the role ``gradient``.
+        place among the step's values; all of them get the role ``gradient``. ``counts_gradients``: those of
+        parameters are values of the step like any other, from the call that makes them to its end.
         """
-        self.step, self.leaves = step, leaves
+        self.step, self.leaves, self.counts_gradients = step, leaves, counts_gradients
         self.calls: list[Call] = []
         self.arguments: list[str] = []
         self._names: dict[fx.Node, str] = {}
@@ -90,6 +91,8 @@ class Text:
         self._made: dict[fx.Node, list[str]] = {}
         """The types of all results of calls with several."""
         self._gradients = step.result_storages() if leaves else step.gradient_storages()
+        if counts_gradients and not leaves:
+            self._gradients = set()
         self._read()
 
     def _read(self) -> None:
@@ -226,7 +229,8 @@ class Text:
             give_back(node, "output", str(node.target))
         for index, node in enumerate(self.step.gradients):
             source = self.step.placeholders[index] if index < len(self.step.placeholders) else None
-            role = "gradient" if source in self.step.static else "output"
+            apart = source in self.step.static and not self.counts_gradients
+            role = "gradient" if apart else "output"
             give_back(node, role, str(source.target) if source is not None else f"gradient {index}")
         lines = [
             f"module attributes {{rk.device = {spelling.quoted(device)}, "

@@ -35,8 +35,8 @@ class Options:
     model's own checkpoints are obeyed.
     """
     scope: str = "activations"
-    """What the budget counts: ``activations``, or ``total`` (with parameters, buffers, inputs and
-    gradients).
+    """What the budget counts: ``activations``; ``total`` (with parameters, buffers, inputs and gradients);
+    ``device``: all of that, with gradients from when they are made, and what the optimizer takes.
     """
     solver: str = "auto"
     """Who plans; ``rk.solvers()`` lists them."""
@@ -154,7 +154,7 @@ def _folder(name: str, value: Any) -> Path | None:
 _CHECKS = {
     "budget": parse_budget,
     "share_of": _one_of(("step", "checkpoints")),
-    "scope": _one_of(("activations", "total")),
+    "scope": _one_of(("activations", "total", "device")),
     "solver": lambda name, value: _one_of(tuple(_rk.solvers()))(name, value),
     "time_limit": _seconds,
     "codegen": _one_of(CODEGENS),

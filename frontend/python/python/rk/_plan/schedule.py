@@ -68,16 +68,28 @@ class Schedule:
 class Problem:
     """A step, ready to be planned for any budget."""
 
-    def __init__(self, step: Step, options: Options, device: torch.device) -> None:
-        """The step is spelled, and its costs are looked up, when a plan is needed that is not on disk."""
+    def __init__(
+        self,
+        step: Step,
+        options: Options,
+        device: torch.device,
+        *,
+        standing: int = 0,
+        measures: bool = True,
+    ) -> None:
+        """The step is spelled, and its costs are looked up, when a plan is needed that is not on disk.
+        ``standing``: bytes that are there all the time and count, with scope ``device``. Without ``measures``
+        costs are those of a model (bytes moved and operations done), and no workspace is known.
+        """
         self.step, self.options, self.device = step, options, device
+        self.standing, self.measures = standing, measures
         self._lowers = options.codegen == "rk"
         """Whether the plan needs addresses, and what leaves the step lies elsewhere."""
         self._importer = f"rk {_rk.version()} torch {torch.__version__}"
 
     @functools.cached_property
     def _spelled(self) -> Text:
-        return Text(self.step, leaves=self._lowers)
+        return Text(self.step, leaves=self._lowers, counts_gradients=self.options.scope == "device")
 
     def base_peak(self, inside: int) -> int:
         """The peak of the step without recomputation, in bytes, when the caller needs ``inside`` at its
@@ -150,14 +162,18 @@ class Problem:
         return answer
 
     def _reserve(self, inside: int) -> int:
-        """What of the budget is not the arena's, which does not shrink while the caller is busy: what leaves
-        the step, and what the caller needs at its middle.
+        """What of the budget is not the plan's: what stands, and beside an arena, which does not shrink while
+        the caller is busy, what leaves the step and what the caller needs at its middle.
         """
         if not self._lowers:
-            return 0
+            return self.standing
         # Scope `total` has counted the results as resident.
-        leaves = self.step.handed_out_bytes(devices.alignment(self.device))
-        return inside + (leaves if self.options.scope == "activations" else 0)
+        leaves = 0
+        if self.options.scope != "total":
+            leaves = self.step.handed_out_bytes(devices.alignment(self.device))
+        if self.options.scope == "device":
+            leaves += self.step.gradient_bytes()
+        return self.standing + inside + leaves
 
     def name(self, budget: str, inside: int, solver: str) -> str:
         """The name that a plan has on disk."""
@@ -186,18 +202,21 @@ class Problem:
         return _SMALLEST.get(name) or cache.read(self.options.cache_folder(), name)
 
     def _named(self, asked: str) -> str:
-        where = f"{self.device} {devices.alignment(self.device)} {costs.versions(self.device)}"
+        costed = costs.versions(self.device) if self.measures else "roofline"
+        where = f"{self.device} {devices.alignment(self.device)} {costed} {self.standing}"
         return f"plan-{cache.key_of(self.step.fingerprint, asked, where, self._importer, _BUILD)}"
 
     def text(self, inside: int = 0) -> str:
         """The step at stage raw, with measured costs."""
-        folder = self.options.cache_folder()
-        known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
-        while self._holds_more(known):
-            del self._spelled
+        folder, known = self.options.cache_folder(), {}
+        if self.measures:
             known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
+            while self._holds_more(known):
+                del self._spelled
+                known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
         known = {**known, TANGENTS: Cost(0, 0 if self._lowers else inside)}
-        kernels, alignment = settings.text(self.device), devices.alignment(self.device)
+        kernels = settings.text(self.device) if self.measures else ""
+        alignment = devices.alignment(self.device)
         return self._spelled.text(known, str(self.device), kernels, alignment, self._importer)
 
     def _holds_more(self, known: dict[str, Cost]) -> bool:
@@ -251,7 +270,8 @@ def _planned(
         answer = _rk.rematerialize(
             text,
             budget=budget,
-            scope=options.scope,
+            # What scope `device` adds, Python knows: it is the reserve.
+            scope="total" if options.scope == "total" else "activations",
             solver=solver,
             time_limit=limit,
             addresses=lower,
