@@ -153,6 +153,8 @@ class Runtime(Sums):
         # All of them first: the budget has to hold for all of them together.
         for leaf in ours:
             self.core.settle(leaf.grad._handle.id)
+        # As long as gradients count: the core does not see them any more when they are given back.
+        self.core.settle_all(1.0)
         for leaf in ours:
             own = leaf.grad._handle.id
             (value,) = self.core.begin(0, [own])
@@ -163,7 +165,6 @@ class Runtime(Sums):
             if leaf.grad is not None:
                 self.unmanaged.forget(leaf.grad)
         self.leaves.clear()
-        self.core.settle_all(1.0)
         # What the last operator made is made good.
         self.core.begin(0, [])
         self.core.flush_log()
