@@ -151,7 +151,8 @@ def test_a_scripted_part_is_seen():
     model = nn.Sequential(torch.jit.script(Block()), Block())
     with pytest.warns(UserWarning, match="only a part of this call.*(DifferentiableGraph|Addmm)"):
         rk.compile(model, budget="100%")(sample()).sum().backward()
-    with pytest.raises(rk.CompileError, match="governs nothing"):
+    # Newer versions of torch refuse a whole model that is scripted.
+    with pytest.raises(RuntimeError, match="governs nothing|does not support compiling torch.jit.script"):
         rk.compile(model[0], budget=1000)(sample())
 
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 import torch
+from codegens import CODEGENS
 from loaned_models import CASES, Shifted, changes_of
 from torch import nn
 
@@ -65,7 +66,7 @@ def wrong(make, codegen, budget):
 
 
 @pytest.mark.filterwarnings("ignore:rk")
-@pytest.mark.parametrize("codegen", ["fx", "rk"])
+@pytest.mark.parametrize("codegen", CODEGENS)
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 def test_gradients_are_those_of_eager(make, codegen):
     # The smallest budget that is feasible: as much as possible runs again.
@@ -97,7 +98,7 @@ class Saved(nn.Module):
         return y, self.second(y)
 
 
-@pytest.mark.parametrize("codegen", ["fx", "rk"])
+@pytest.mark.parametrize("codegen", CODEGENS)
 def test_a_changed_output_that_backward_reads_is_an_error(codegen):
     run = torch.compile(Saved(), backend="rk", options={"codegen": codegen, "budget": "100%"})
     shown, result = run(torch.randn(128, 64))

@@ -6,6 +6,7 @@ import gc
 import sys
 from pathlib import Path
 
+import only_with_runtime  # noqa: F401 - skips this module
 import pytest
 import test_hard_places as hard
 import torch

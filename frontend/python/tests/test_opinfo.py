@@ -15,7 +15,7 @@ GROUPS = {
     "random": "bernoulli uniform nn.functional.dropout nn.functional.rrelu normal multinomial",
     "several results": "sort linalg.svd split unbind aminmax linalg.qr frexp var_mean",
     "views": "as_strided unfold diagonal movedim real.c64 imag.c64 conj.c64 view_as_complex expand T",
-    "writes": "index_put scatter_reduce.amax index_fill slice_scatter masked_fill cumsum.inplace",
+    "writes": "index_put scatter_reduce.amax slice_scatter masked_fill cumsum.inplace",
     "statistics": "native_batch_norm nn.functional.batch_norm nn.functional.instance_norm native_layer_norm",
     "numbers": "argmax.i64 bitwise_and.i64 eq histc complex nextafter bucketize",
     "kernels": "nn.functional.conv2d.bf16 nn.functional.scaled_dot_product_attention fft.fft linalg.solve_ex",
@@ -45,7 +45,7 @@ def test_bits_are_equal_and_all_runs_again(group):
     subjects = [_subject(name) for name in GROUPS[group].split()]
     found = compiled.outcomes(subjects, list(compiled.WAYS), lambda _: None)
     assert {one.kind for one in found.values()} == {"equal"}, found
-    assert found["fx"].kept and found["rk"].kept
+    assert all(one.kept for one in found.values())
     # A view is no run, and the state that a second draw starts from is larger than these samples.
     assert found["fx"].again or group in ("views", "random")
 
@@ -63,6 +63,12 @@ def test_another_result_is_seen(monkeypatch):
     )
     found = compiled.outcomes([_subject("sin")], ["fx"], lambda _: None)
     assert found["fx"].kind == "wrong" and "differ" in found["fx"].reason
+
+
+def test_index_fill_is_planned_or_refused_by_name():
+    """Newer versions of torch find its gradient with an operator whose size depends on data."""
+    found = compiled.outcomes([_subject("index_fill")], ["fx"], lambda _: None)["fx"]
+    assert found.kind == "equal" or "aten._unique.default (backward) has the size (u" in found.reason
 
 
 def test_records_are_summed_up(tmp_path):

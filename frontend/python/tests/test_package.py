@@ -8,6 +8,7 @@ import rk
 LAYERS = (
     ("_rk", "_rk_runtime"),
     ("errors",),
+    ("_torch",),
     ("_graph",),
     ("_plan",),
     ("_codegen", "_chain", "_online"),

@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 import torch
+from codegens import needs_runtime
 from torch import nn
 from torch.library import custom_op
 
@@ -178,7 +179,7 @@ def test_a_memory_budget_gives_the_same(name):
     assert context.statistics()["live_tensors"] <= len(found)
 
 
-@pytest.mark.parametrize("options", [{"codegen": "rk"}, {"verify": True}])
+@pytest.mark.parametrize("options", [pytest.param({"codegen": "rk"}, marks=needs_runtime), {"verify": True}])
 def test_a_step_is_not_rehearsed_with_what_runs_once(options):
     def how(forward):
         more = {"budget": "20%", "on_infeasible": "best"}

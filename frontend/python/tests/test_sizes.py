@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from codegens import CODEGENS
 from test_bits import equal, train
 from test_hard_places import BUDGET, Chain
 from torch import nn
@@ -69,7 +70,7 @@ def test_floats_stay_inputs():
 
 
 @pytest.mark.filterwarnings("ignore:rk. no schedule")
-@pytest.mark.parametrize("codegen", ["fx", "rk"])
+@pytest.mark.parametrize("codegen", CODEGENS)
 def test_a_dimension_that_is_marked(codegen):
     def batches():
         for (x,) in rows(8, 5, 8):
@@ -165,7 +166,7 @@ class SparseIndex(nn.Module):
         lambda: nn.EmbeddingBag(10, 4, sparse=True, mode="mean"),
     ],
 )
-@pytest.mark.parametrize("codegen", ["fx", "rk"])
+@pytest.mark.parametrize("codegen", CODEGENS)
 def test_sparse_gradients_are_refused_by_name(make, codegen):
     model = SparseIndex(make)
     rows = torch.arange(6).reshape(2, 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from codegens import CODEGENS
 from torch import nn
 
 import rk
@@ -93,7 +94,7 @@ def gradient(function, backend, **options):
     return loss.detach(), x.grad
 
 
-@pytest.mark.parametrize("codegen", ["fx", "rk"])
+@pytest.mark.parametrize("codegen", CODEGENS)
 @pytest.mark.parametrize("function", EVERY)
 def test_a_written_part_has_the_bits_of_aot_eager(function, codegen):
     expected = gradient(function, "aot_eager")
@@ -116,7 +117,7 @@ class Cache(nn.Module):
         return x.square().mean()
 
 
-@pytest.mark.parametrize("codegen", ["fx", "rk"])
+@pytest.mark.parametrize("codegen", CODEGENS)
 def test_a_buffer_is_written_into(codegen):
     def trained(backend, **options):
         torch._dynamo.reset()

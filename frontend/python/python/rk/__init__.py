@@ -12,7 +12,15 @@ import warnings
 from typing import Any
 
 from rk._rk import solvers
-from rk.errors import BudgetError, CompileError, ExecutionError, OptionError, RkError, VerifyError
+from rk.errors import (
+    BudgetError,
+    CompileError,
+    ExecutionError,
+    OptionError,
+    RkError,
+    TorchError,
+    VerifyError,
+)
 
 _LATE = {
     "CheckpointedModule": "_compile.rockmate",
@@ -36,8 +44,8 @@ _LATE = {
 }
 """What is imported when it is first used, and from where: PyTorch loads slowly."""
 
-__all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "VerifyError"]
-__all__ += ["compile", "models", "solvers", *_LATE]
+__all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "TorchError"]
+__all__ += ["VerifyError", "compile", "models", "solvers", *_LATE]
 
 
 def __getattr__(name: str) -> Any:

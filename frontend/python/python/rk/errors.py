@@ -2,7 +2,19 @@
 
 from rk._rk import BudgetError, CompileError, OptionError, RkError
 
-__all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "VerifyError"]
+__all__ = [
+    "BudgetError",
+    "CompileError",
+    "ExecutionError",
+    "OptionError",
+    "RkError",
+    "TorchError",
+    "VerifyError",
+]
+
+
+class TorchError(RkError, ImportError):
+    """This version of torch lacks a part that rk needs."""
 
 
 class VerifyError(RkError):

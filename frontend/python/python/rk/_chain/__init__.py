@@ -1,1 +1,5 @@
 """A sequence of modules that trains within a limit (rotor's problem)."""
+
+from rk import _torch
+
+_torch.check("planning a step")

@@ -38,11 +38,6 @@ from rk._plan.costs import real_tensors
 from rk._plan.schedule import Schedule
 from rk.errors import CompileError, ExecutionError
 
-if torch.__version__.split("+")[0] != _rk_runtime.torch_version():
-    raise ImportError(
-        f"rk's runtime was built for torch {_rk_runtime.torch_version()}, this is torch {torch.__version__}: "
-        "codegen='fx' works with it, codegen='rk' does not"
-    )
 _TICKETS = itertools.count(1)
 
 

@@ -18,6 +18,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 
+from rk import _torch
 from rk._codegen import comparison, emit, limits, program
 from rk._compile import governed, nesting, sizes
 from rk._graph import normalize, unplannable
@@ -138,6 +139,7 @@ class Compiled:
             inputs = sizes.unread(inputs)
         if self.options.codegen == "inductor":
             # It loads slowly.
+            _torch.check("codegen='inductor'")
             from rk._codegen import inductor
 
             self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
@@ -175,7 +177,10 @@ class Compiled:
         normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
         device = schedule.device_of(step)
+        if device.type != "cpu":
+            _torch.check("a GPU")
         if self.options.codegen == "rk":
+            _torch.check("codegen='rk'")
             limits.check(step, device)
         self._refuse_rehearsals(step)
         self._kernels = settings.Kernels(device)

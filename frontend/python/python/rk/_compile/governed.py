@@ -86,7 +86,7 @@ class Watch:
             # Whoever runs out of memory here should know why no budget helped.
             for one in heard.since(mark):
                 if one.is_given_up and one.trains and not one.is_of_backend:
-                    error.add_note(f"rk: before this, {one}; what runs then is not planned")
+                    _add_note(error, f"rk: before this, {one}; what runs then is not planned")
             raise
         governed, news = _here.ran - before, heard.any_since(mark)
         if self._is_settled and governed and not news:
@@ -112,6 +112,14 @@ class Watch:
         what = "only a part of this call" if governed else "nothing in this call"
         reasons = news or heard.earlier(self.original)
         tell(options, what, _told(reasons, eager, later, self.original), partly=bool(governed))
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    else:
+        # Python 3.10 has no notes.
+        error.args = ("\n".join([*map(str, error.args), note]),)
 
 
 def _follows(options: Options, partly: bool) -> str:

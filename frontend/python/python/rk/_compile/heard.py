@@ -128,7 +128,7 @@ def _heard(frame: Any, error: Exception) -> None:
     stack = getattr(error, "real_stack", None) or ()
     inner = getattr(error, "inner_exception", None)
     event = Event(
-        f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})",
+        f"{getattr(code, 'co_qualname', code.co_name)} ({code.co_filename}:{code.co_firstlineno})",
         f"{stack[-1].filename}:{stack[-1].lineno}" if stack else "",
         _summary(str(error)) if inner is None else f"{type(inner).__name__}: {inner}",
         is_given_up=True,

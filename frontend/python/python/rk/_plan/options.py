@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rk import _rk
+from rk import _rk, _torch
 from rk.errors import OptionError
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -76,6 +76,8 @@ class Options:
                 given[name] = check(name, given[name])
         if given.get("verify") and given.get("codegen") == "inductor":
             raise OptionError("verify=True compares bits, and those of Inductor's kernels are their own")
+        if given.get("codegen") == "rk" and (reason := _torch.refuse_runtime()):
+            raise OptionError(reason)
         return cls(**given)
 
     def as_dict(self) -> dict[str, Any]:
