@@ -17,6 +17,7 @@ mod python;
 mod setup;
 mod suite;
 mod tidy;
+mod torch_versions;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -34,13 +35,15 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Install what is missing: Debian packages and the Python environment .venv
-    Setup,
+    Setup(setup::Options),
     /// Set up, then run every test; this is what CI calls
     Test(suite::Options),
     /// Set up, build, and take a ResNet-18 and a GPT-2 through import, plan, lower and run
     Demo(demo::Options),
     /// Search for faults for some minutes with generated programs and PyTorch's own samples
     Nightly(nightly::Options),
+    /// Run the Python tests with every version of torch, and write the table of docs/torch-versions.md
+    Matrix(torch_versions::MatrixOptions),
     /// Build the Python package and make it importable in .venv
     Python,
     /// Build the one wheel that needs torch and nothing else
@@ -78,10 +81,11 @@ fn main() -> std::process::ExitCode {
 fn run(verb: Verb) -> Result<()> {
     let checkout = Checkout::find()?;
     match verb {
-        Verb::Setup => setup::run(&checkout),
+        Verb::Setup(options) => setup::with_torch(&checkout, &options),
         Verb::Test(options) => suite::run(&checkout, &options),
         Verb::Demo(options) => demo::run(&checkout, &options),
         Verb::Nightly(options) => nightly::run(&checkout, &options),
+        Verb::Matrix(options) => torch_versions::matrix(&checkout, &options),
         Verb::Python => python::install(&checkout),
         Verb::Wheel(options) => python::wheel(&checkout, &options),
         Verb::Lit(options) => goldens::lit(&checkout, &options),

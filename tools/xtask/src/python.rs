@@ -6,7 +6,7 @@
 //! the solver's libraries are packed along by maturin (9 MB), and only torch is needed where it is installed. The second extension,
 //! which runs lowered steps, is linked to torch and not to MLIR, so it is built as for the checkout and packed along.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -99,16 +99,23 @@ fn entry_points(project: &str) -> Result<String> {
 /// # Errors
 /// When one of them finds something.
 pub fn test(checkout: &Checkout) -> Result<()> {
+    let mut ruff = Command::new(checkout.python());
+    ruff.args(["-m", "ruff", "check", "--quiet", "--no-cache", "."]).current_dir(checkout.path(FOLDER));
+    process::show(&mut ruff)?;
+    process::show(pytest(checkout, &checkout.python())?.arg("tests"))
+}
+
+/// pytest on the package as it is built, with this interpreter; what it runs is still to be added.
+///
+/// # Errors
+/// When there is nothing built.
+pub fn pytest(checkout: &Checkout, interpreter: &Path) -> Result<Command> {
     assemble(checkout)?;
-    let run = |module: &str, arguments: &[&str]| {
-        let mut command = Command::new(checkout.python());
-        command.args(["-m", module]).args(arguments).current_dir(checkout.path(FOLDER));
-        // Two cores: threads of libtorch that spin while they wait would take ten times as long.
-        command.env("PYTHONPATH", checkout.path(PACKAGES)).env("OMP_WAIT_POLICY", "passive");
-        process::show(&mut command)
-    };
-    run("ruff", &["check", "--quiet", "--no-cache", "."])?;
-    run("pytest", &["-q", "-p", "no:cacheprovider", "tests"])
+    let mut command = Command::new(interpreter);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).current_dir(checkout.path(FOLDER));
+    // Two cores: threads of libtorch that spin while they wait would take ten times as long.
+    command.env("PYTHONPATH", checkout.path(PACKAGES)).env("OMP_WAIT_POLICY", "passive");
+    Ok(command)
 }
 
 #[derive(clap::Args)]

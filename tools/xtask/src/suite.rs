@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::checkout::Checkout;
-use crate::{crate_graph, goldens, process, python, setup, tidy};
+use crate::{crate_graph, goldens, process, python, setup, tidy, torch_versions};
 
 #[derive(clap::Args)]
 pub struct Options {
     /// Only these steps, for example `--only clippy,lit`; without it, all
     #[arg(long, value_delimiter = ',', value_parser = STEPS.map(|step| step.name))]
     only: Vec<String>,
+    /// Run the Python tests with this version of torch, and nothing else, for example `--torch 2.15.0`
+    #[arg(long, conflicts_with = "only")]
+    torch: Option<String>,
 }
 
 struct Step {
@@ -28,7 +31,7 @@ struct Step {
     needs_build: bool,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { name: "fmt", claim: "the code is formatted", run: fmt, needs_build: false },
     Step { name: "crate-graph", claim: "the arrows are as drawn", run: crate_graph::run, needs_build: false },
     Step { name: "tidy", claim: "what no compiler checks", run: tidy::run, needs_build: false },
@@ -41,6 +44,12 @@ const STEPS: [Step; 9] = [
         name: "python",
         claim: "torch.compile(model, backend=\"rk\")",
         run: python::test,
+        needs_build: true,
+    },
+    Step {
+        name: "newest-torch",
+        claim: "the core of it with the newest torch",
+        run: torch_versions::test_newest,
         needs_build: true,
     },
 ];
@@ -63,6 +72,9 @@ pub fn run(checkout: &Checkout, options: &Options) -> Result<()> {
         }
     }
     setup::run(checkout)?;
+    if let Some(version) = &options.torch {
+        return torch_versions::test(checkout, version);
+    }
     let start = Instant::now();
     let chosen = |step: &&Step| options.only.is_empty() || options.only.iter().any(|name| name == step.name);
     let mut results: Vec<(&Step, Outcome, Duration)> = Vec::new();

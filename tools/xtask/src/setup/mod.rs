@@ -4,6 +4,7 @@
 //! which takes well under a second. Without the right to install packages it stops with the line to run.
 //! Not here: CUDA. The torch wheel brings its own libraries, and rk works without a GPU.
 
+pub mod beside;
 mod debian;
 mod python;
 mod wheels;
@@ -14,6 +15,22 @@ use anyhow::Result;
 
 use crate::checkout::Checkout;
 use crate::process;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Make the environments of these versions of torch, too, for example `--torch 2.13.0,2.15.0`
+    #[arg(long, value_delimiter = ',')]
+    torch: Vec<String>,
+}
+
+/// Makes the machine ready to build and test, and the environments of other versions of torch that are asked for.
+///
+/// # Errors
+/// When something cannot be installed; the message says what to run by hand.
+pub fn with_torch(checkout: &Checkout, options: &Options) -> Result<()> {
+    run(checkout)?;
+    options.torch.iter().try_for_each(|version| beside::interpreter(checkout, version).map(drop))
+}
 
 /// Makes the machine ready to build and test.
 ///

@@ -127,12 +127,16 @@ fn usable(checkout: &Checkout) -> Result<()> {
     if !process::succeeds(pip.args(["-m", "pip", "--version"])) {
         bail!("its pip does not start");
     }
-    wheels::all_whole(&site_packages(checkout)?)
+    wheels::all_whole(&site_packages(checkout, ".venv")?)
 }
 
-/// `lib/python3.N/site-packages` in the environment.
-fn site_packages(checkout: &Checkout) -> Result<PathBuf> {
-    let folders = std::fs::read_dir(checkout.path(".venv/lib")).context("it has no lib folder")?;
+/// `lib/python3.N/site-packages` in an environment.
+///
+/// # Errors
+/// When the environment has none.
+pub fn site_packages(checkout: &Checkout, environment: &str) -> Result<PathBuf> {
+    let lib = checkout.path(environment).join("lib");
+    let folders = std::fs::read_dir(lib).context("it has no lib folder")?;
     let mut found: Vec<PathBuf> = folders
         .flatten()
         .map(|entry| entry.path().join("site-packages"))
@@ -144,7 +148,7 @@ fn site_packages(checkout: &Checkout) -> Result<PathBuf> {
 
 /// Points `.venv/libtorch` at the torch package, relative to the environment.
 fn link_torch(checkout: &Checkout) -> Result<()> {
-    let torch = site_packages(checkout)?.join("torch");
+    let torch = site_packages(checkout, ".venv")?.join("torch");
     let relative = torch.strip_prefix(checkout.path(".venv"))?;
     let link = checkout.path(LIBTORCH);
     if std::fs::read_link(&link).is_ok_and(|old| old == relative) {
@@ -169,7 +173,11 @@ fn torch_fits(checkout: &Checkout, requirements: &str) -> Result<()> {
     Ok(())
 }
 
-fn torch_version(package: &Path) -> Result<String> {
+/// The version of a torch package, read without importing it.
+///
+/// # Errors
+/// When the package is not there.
+pub fn torch_version(package: &Path) -> Result<String> {
     let file = package.join("version.py");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let version = text.lines().find_map(|line| line.strip_prefix("__version__ = "));
