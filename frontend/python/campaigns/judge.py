@@ -91,6 +91,7 @@ class Reference:
 def judge(program: Program, names: Sequence[str]) -> list[Outcome]:
     """Runs the program in the ways of these names."""
     fresh()
+    gc.collect()
     reference = Reference(program)
     if reference.eager is None:
         return [Outcome(name, "not comparable", f"eager fails: {reference.eager_error}") for name in names]
@@ -104,9 +105,8 @@ def judge(program: Program, names: Sequence[str]) -> list[Outcome]:
 
 
 def fresh() -> None:
-    """Nothing is left of the program before."""
+    """Nothing is left of what was compiled before."""
     torch._dynamo.reset()
-    gc.collect()
 
 
 def _judge_way(program: Program, way: Way, reference: Reference) -> Outcome:

@@ -51,6 +51,30 @@ def test_numbers_of_layers_under_dynamic_sizes(norm):
 
 
 @pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.parametrize("counts", [(16,), (16, 8), (8, 16)])
+def test_numbers_beside_as_many_rows_as_columns(counts):
+    """Dynamo takes equal sizes for one; that of a weight is known, and then all but the numbers is."""
+
+    class Dropped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rate, self.factor, self.linear = 0.5, 0.25, nn.Linear(16, 16)
+
+        def forward(self, x):
+            y = torch.sin(self.linear(x)) * self.factor
+            return nn.functional.dropout(y, self.rate, training=True).sum()
+
+    assert equal(*both(Dropped, rows(*counts), dynamic=True, fullgraph=True))
+    model = Dropped()
+    compiled = torch.compile(model, backend="rk", options=BUDGET, dynamic=True, fullgraph=True)
+    with torch.no_grad():
+        for (x,) in rows(*counts):
+            torch.manual_seed(0)
+            expected = model(x)
+            torch.manual_seed(0)
+            assert torch.equal(compiled(x), expected)
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_number_that_changes_beside_sizes_that_change(dynamic):
     class Weighted(Chain):

@@ -43,8 +43,10 @@ def rk(
     if checked.scope == "device":
         raise OptionError("scope='device' is what rk.fit answers in; a budget of torch.compile has another")
     reason = getattr(gm, "compile_subgraph_reason", None)
-    if sizes.is_symbolic(example_inputs) and sizes.trains(gm, example_inputs):
-        return sizes.BySizes(gm, lambda one: Compiled(one, checked, id(options), reason), example_inputs)
+    if sizes.trains(gm, example_inputs):
+        sizes.settle_numbers(gm, example_inputs)
+        if sizes.is_symbolic(example_inputs):
+            return sizes.BySizes(gm, lambda one: Compiled(one, checked, id(options), reason), example_inputs)
     compiled = Compiled(gm, checked, id(options), reason)
     compiled.compile(example_inputs)
     return compiled
@@ -135,7 +137,7 @@ class Compiled:
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """Lets AOTAutograd trace the graph, and plans it."""
-        if sizes.reads_numbers(self.gm):
+        if sizes.reads_numbers(self.gm) and sizes.trains(self.gm, inputs):
             inputs = sizes.unread(inputs)
         if self.options.codegen == "inductor":
             # It loads slowly.

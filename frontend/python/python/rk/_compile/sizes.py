@@ -126,7 +126,6 @@ class BySizes:
                 "sizes. Nested tensors that are made inside of the model are planned; so are padded ones; "
                 "torch.compiler.disable keeps a module out of the graph, and out of the plan"
             )
-        settle_numbers(gm, inputs)
         self.gm, self.make = gm, make
         self.by_sizes: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self.symbolic = [index for index, one in enumerate(inputs) if _has_symbols(one)]
