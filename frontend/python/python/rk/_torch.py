@@ -77,6 +77,7 @@ PARTS = {
         "torch._dynamo.eval_frame.OptimizeContext.__call__",
         "torch._dynamo.eval_frame._stance.stance",
         "torch._dynamo.eval_frame.innermost_backend",
+        "torch._dynamo.config.ignore_logging_functions",
         "torch._dynamo.exc.BackendCompilerFailed",
         "torch._dynamo.exc.Unsupported",
         "torch._dynamo.external_utils.wrap_inline",
