@@ -3,8 +3,11 @@
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use pyo3::prelude::*;
+use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, NodeOp, RunOp, StepOp};
 use rk_dialect::{Context, Module};
+use rk_plan::{Halves, Sequence, judge};
+use rk_rewrite::planning::Problem;
 use serde_json::{Map, Value as Json, json};
 
 use crate::detached;
@@ -32,7 +35,7 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 ///
 /// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
 /// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
-/// `solver`. With `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of
+/// `solver`; of a step that hands over, `forward`, `held`, `handed`, `backward`: the bytes of its halves. With `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of
 /// the step file, and `arena`: the bytes that it runs in.
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
@@ -79,6 +82,7 @@ pub fn rematerialize(
         }
         let step = only_step(&module)?;
         let mut answer = schedule(step, &module);
+        answer.extend(halves(step, &module)?);
         if let (_, Some(unmet)) = rk_rewrite::exit::take() {
             answer.insert("unmet".into(), told(&unmet));
         }
@@ -92,6 +96,37 @@ pub fn rematerialize(
         if stages {
             answer.insert("stages".into(), Json::Object(seen.into_iter().collect()));
         }
+        Ok(Json::Object(answer).to_string())
+    })
+}
+
+/// The plan that holds nothing across the hand-over that can be run again ([`rk_solve::checkpoint`]), for a step at any stage up
+/// to costed.
+///
+/// Returns JSON: `runs`, `time`, `forward`, `held`, `handed`, `backward` as from [`rematerialize`].
+///
+/// Raises CompileError, also for a step that hands nothing over.
+#[pyfunction]
+pub fn checkpoint(py: Python<'_>, text: &str) -> PyResult<String> {
+    detached(py, || {
+        let _passes = passes();
+        let context = Context::new();
+        let module = parsed(&context, text)?;
+        for pass in STAGES {
+            module.run(&format!("builtin.module({pass})")).map_err(|reported| Refusal::of(&reported))?;
+        }
+        let step = only_step(&module)?;
+        let problem = Problem::of(step, module.op()).map_err(about)?;
+        let sequence = rk_solve::checkpoint(&problem.graph)
+            .ok_or_else(|| Refusal::Other("the step hands nothing over".to_owned()))?;
+        let mut ran = vec![false; problem.graph.len()];
+        let runs = sequence.0.iter().flat_map(|node| {
+            let again = std::mem::replace(&mut ran[node.index()], true);
+            computations(problem.nodes[node.index()]).into_iter().map(move |call| json!([call, again]))
+        });
+        let mut answer = Map::new();
+        answer.insert("runs".into(), runs.collect());
+        answer.extend(bytes_of_halves(&problem, &sequence)?);
         Ok(Json::Object(answer).to_string())
     })
 }
@@ -204,6 +239,31 @@ fn schedule<'c>(step: StepOp<'c>, module: &Module<'c>) -> Map<String, Json> {
         answer.insert(name.into(), plain.unwrap_or(Json::Null));
     }
     answer
+}
+
+/// What the halves of a scheduled step take; nothing, if it hands nothing over.
+fn halves<'c>(step: StepOp<'c>, module: &Module<'c>) -> Result<Map<String, Json>, Refusal> {
+    let problem = Problem::of(step, module.op()).map_err(about)?;
+    let schedule = problem.schedule_of(step).map_err(about)?;
+    bytes_of_halves(&problem, &schedule.sequence())
+}
+
+fn bytes_of_halves(problem: &Problem<'_>, sequence: &Sequence) -> Result<Map<String, Json>, Refusal> {
+    let graph = &problem.graph;
+    let trace = judge(graph, sequence).map_err(|illegal| Refusal::Other(illegal.describe(graph)))?;
+    let Some(halves) = Halves::of(graph, sequence, &trace) else { return Ok(Map::new()) };
+    let parts = [
+        ("forward", halves.forward.0),
+        ("held", halves.held.0),
+        ("handed", halves.handed.0),
+        ("backward", halves.backward.0),
+        ("time", trace.time.0),
+    ];
+    Ok(parts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+}
+
+fn about(diagnostic: Diagnostic<'_>) -> Refusal {
+    Refusal::Other(diagnostic.message().to_owned())
 }
 
 /// The line numbers of what a node computes; views are left out, as they cost nothing wherever they are built.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `compile` | text in, passes run, a schedule or text out |
 //! | `errors` | what failed, as exceptions of the package |
+//! | `instances` | which plan each call of a compiled graph runs |
 //! | `online` | the online runtime: which values stay, for models whose graph changes every step |
 //! | `online_errors` | budgets that cannot be met |
 //! | `online_growth` | writes in place that become part of the call that made what they write |
@@ -18,6 +19,7 @@
 
 mod compile;
 mod errors;
+mod instances;
 mod online;
 mod online_errors;
 mod online_growth;
@@ -30,9 +32,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _rk {
     #[pymodule_export]
-    use crate::compile::{rematerialize, run_passes, solvers, translate, version};
+    use crate::compile::{checkpoint, rematerialize, run_passes, solvers, translate, version};
     #[pymodule_export]
     use crate::errors::{BudgetError, CompileError, OptionError, RkError};
+    #[pymodule_export]
+    use crate::instances::choose;
     #[pymodule_export]
     use crate::online::{Handle, OnlineRuntime};
     #[pymodule_export]

@@ -41,6 +41,7 @@
 pub mod arena;
 pub mod base;
 pub mod graph;
+pub mod halves;
 pub mod json;
 pub mod judge;
 pub mod schedule;
@@ -49,6 +50,7 @@ pub mod units;
 
 pub use base::{base_trace, working_set};
 pub use graph::{Graph, GraphBuilder, GraphError, Kind, Node, NodeSpec, OutputSpec, Value};
+pub use halves::Halves;
 pub use judge::{Fate, Illegal, Instance, Trace, judge, judge_schedule, may_overwrite};
 pub use schedule::{Schedule, Sequence, Step};
 pub use units::{Budget, BudgetError, Bytes, NodeId, Time, ValueId, readable};

@@ -22,6 +22,7 @@ pub mod bounds;
 mod branches;
 pub mod chain;
 pub mod checkmate;
+mod checkpoint;
 mod classes;
 mod clean;
 mod clock;
@@ -36,6 +37,10 @@ pub mod edits;
 mod frontier;
 mod greedy;
 mod halving;
+mod instances;
+#[cfg(test)]
+mod instances_tests;
+mod interleaved;
 mod joint;
 pub mod kcut;
 pub mod knapsack;
@@ -75,6 +80,8 @@ mod tape_tests;
 mod task;
 mod wait;
 
+pub use checkpoint::checkpoint;
+pub use instances::{Choice, Event, Instance, Run, Unmet, Variant, choose};
 pub use milp::{MilpSolver, UnknownMilpSolver};
 pub use packed::{packing_time, packs_easily};
 pub use pareto::pareto;

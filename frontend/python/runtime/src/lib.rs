@@ -20,7 +20,7 @@ use rk_torch::{Counts, Device, Settings};
 #[pymodule]
 mod _rk_runtime {
     #[pymodule_export]
-    use super::{Machine, Watch, settings, torch_version};
+    use super::{Machine, Watch, count_memory, memory, settings, torch_version};
 }
 
 /// The version of libtorch that this extension was compiled for. Another one has another layout of its objects.
@@ -35,6 +35,22 @@ fn settings(device: &str) -> PyResult<String> {
     let read = device.parse().and_then(Settings::read);
     read.map(|settings| settings.to_string())
         .map_err(|error: rk_torch::Error| PyRuntimeError::new_err(error.message().to_owned()))
+}
+
+/// From now on what PyTorch's allocator on the CPU hands out is counted.
+#[pyfunction]
+fn count_memory() -> PyResult<()> {
+    rk_torch::memory::install().map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
+}
+
+/// Bytes that are allocated on the CPU now, beyond what was before they were counted, and the most since the last call of this.
+#[pyfunction]
+fn memory() -> PyResult<(u64, u64)> {
+    let read = rk_torch::memory::read(Device::Cpu).and_then(|reading| {
+        rk_torch::memory::reset_peak(Device::Cpu)?;
+        Ok((reading.current, reading.peak))
+    });
+    read.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
 }
 
 /// One step with its arena: `forward` with the arguments, then `backward` with the gradients of its results.
