@@ -66,6 +66,36 @@ def test_a_result_that_is_a_part_of_a_longer_storage(budget):
     assert equal(expected, gradient(function, budget=budget, on_infeasible="best"))
 
 
+class Norms(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.norms = torch.nn.ModuleList(
+            [
+                torch.nn.LayerNorm(8),
+                torch.nn.BatchNorm1d(8),
+                torch.nn.GroupNorm(2, 8),
+                torch.nn.BatchNorm1d(8),
+            ]
+        )
+        self.norms[3].eval()
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            for norm in self.norms:
+                x = norm(torch.sin(self.linear(x)))
+        return x
+
+
+def test_norms_of_a_lower_precision_than_their_weights():
+    """Their statistics are in the weights' precision, whatever tracing says."""
+    made = []
+    for backend in ("aot_eager", "rk"):
+        torch.manual_seed(1)
+        made.append(gradient(Norms(), backend=backend))
+    assert equal(*made)
+
+
 def test_an_error_without_a_message_names_its_operator():
     rk.allow_recompute(silent)
     with pytest.raises(

@@ -24,7 +24,9 @@ def main() -> int:
     )
     parser.add_argument("--samples", type=int, default=4, help="samples of an operator in one dtype")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help=f"of {', '.join(families.DTYPES)}")
-    parser.add_argument("--families", default=",".join(families.FAMILIES), help="operators, modules, ...")
+    parser.add_argument(
+        "--families", default=",".join(families.FAMILIES), help="of " + ", ".join(families.FAMILIES)
+    )
     parser.add_argument("--ways", default="fx,rk", help="compile: fx, rk; import: import")
     parser.add_argument("--only", default="", metavar="REGEX", help="items whose key matches")
     parser.add_argument("--direct", action="store_true", help="without Dynamo, in half of the time")

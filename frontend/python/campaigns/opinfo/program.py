@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.fx.traceback import annotate
 
 from campaigns.opinfo.families import Subject, tensors_in
@@ -46,6 +46,8 @@ class Flat(nn.Module):
         """``given`` are arguments whose tensors are replaced."""
         super().__init__()
         self._program, self._given = program, given
+        self.graph = fx.Graph()
+        """What Dynamo has traced: nothing."""
 
     def forward(self, gate: torch.Tensor, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Calls it."""

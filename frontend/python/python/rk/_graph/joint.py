@@ -61,6 +61,18 @@ def is_getitem(node: fx.Node) -> bool:
     return node.target is operator.getitem
 
 
+def storages_of(node: fx.Node) -> set[int]:
+    """The storages of what a node makes."""
+    return {storage_of(one) for one in results_of(node) if one is not None}
+
+
+def show_again(view: fx.Node) -> None:
+    """Lets the fake tensors of a view of what was replaced share the storage of what it shows now."""
+    args, kwargs = fx.node.map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
+    with torch.no_grad():
+        view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
+
+
 def is_call(node: fx.Node) -> bool:
     """Whether the node calls an operator."""
     return node.op == "call_function" and node.target is not operator.getitem

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from rk._graph import spelling
-from rk._graph.joint import is_backward, is_backward_only, results_of, storage_of, tensor_of
+from rk._graph.joint import is_backward, is_backward_only, results_of, show_again, storages_of, tensor_of
 
 UNCHECKED = "saved_tensor_with_no_vc_check"
 """AOTAutograd's mark on what is saved for backward without a version check."""
@@ -32,10 +32,10 @@ def shown(node: fx.Node) -> set[fx.Node]:
     """The arguments whose storage a node shows: itself, or what it is a view of."""
     if node.op == "placeholder":
         return {node}
-    mine = _storages(node)
+    mine = storages_of(node)
     found: set[fx.Node] = set()
     for source in node.all_input_nodes if mine else ():
-        if not mine.isdisjoint(_storages(source)):
+        if not mine.isdisjoint(storages_of(source)):
             found |= shown(source)
     return found
 
@@ -80,7 +80,7 @@ class Loans:
         for node in _read_late(graph, gradients):
             if not node.meta.get(UNCHECKED):
                 checked |= shown(node)
-                storages |= _storages(node)
+                storages |= storages_of(node)
         self.arguments = {
             node
             for node in graph.find_nodes(op="placeholder")
@@ -91,7 +91,7 @@ class Loans:
         """By place, the outputs that are lent; those that backward reads with a version check."""
         for place, node in enumerate(outputs):
             if isinstance(node, fx.Node) and tensor_of(node) is not None and not shown(node):
-                seen = not storages.isdisjoint(_storages(node))
+                seen = not storages.isdisjoint(storages_of(node))
                 (self.checked_outputs if seen else self.outputs).add(place)
 
 
@@ -140,18 +140,12 @@ def _written(call: fx.Node) -> list[fx.Node]:
 
 
 def _is_view(node: fx.Node, source: fx.Node) -> bool:
-    return not _storages(node).isdisjoint(_storages(source))
+    return not storages_of(node).isdisjoint(storages_of(source))
 
 
 def show_anew(view: fx.Node) -> None:
-    """Lets the fake tensors of a view, and of views of it, share the storage of what it shows now."""
+    """Shows a view again, and the views of it."""
     users = [user for user in view.users if _is_view(user, view)]
-    args, kwargs = fx.node.map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
-    with torch.no_grad():
-        view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
+    show_again(view)
     for user in users:
         show_anew(user)
-
-
-def _storages(node: fx.Node) -> set[int]:
-    return {storage_of(one) for one in results_of(node) if one is not None}

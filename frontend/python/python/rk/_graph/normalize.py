@@ -13,6 +13,7 @@ changes.
   (:mod:`rk._graph.writes`).
 * A forward value that overwrites an argument must not change what the backward pass reads: a reader of the
   old value gets a copy.
+* The statistics of norms get the element types that they have (:mod:`rk._graph.statistics`).
 * What the caller may change before the backward pass is copied where that is cheap (:mod:`rk._graph.loans`).
 """
 
@@ -22,10 +23,18 @@ import operator
 
 import torch
 from torch import fx
-from torch.fx.node import map_arg
 
-from rk._graph import loans, spelling, writes
-from rk._graph.joint import is_backward, is_backward_only, is_getitem, results_of, storage_of, tensor_of
+from rk._graph import loans, spelling, statistics, writes
+from rk._graph.joint import (
+    is_backward,
+    is_backward_only,
+    is_getitem,
+    results_of,
+    show_again,
+    storage_of,
+    storages_of,
+    tensor_of,
+)
 from rk._graph.repetition import Manner, manner_of
 
 aten = torch.ops.aten
@@ -53,6 +62,7 @@ def normalize(graph: fx.Graph, num_fwd_outputs: int, *, fuses: bool = False) -> 
     are made of it afterwards, of a chain of writes one.
     """
     _complete_tags(graph, num_fwd_outputs)
+    statistics.settle(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in LIKE:
             _without_shape_operand(graph, node)
@@ -113,11 +123,11 @@ def _once(graph: fx.Graph) -> None:
             continue
         involved = (*results_of(node), *results_of(first), *map(tensor_of, node.all_input_nodes))
         if not any(one is not None and storage_of(one) in unsure for one in involved):
-            views = _views_of(node) if _storages_of(node) != _storages_of(first) else ()
+            views = _views_of(node) if storages_of(node) != storages_of(first) else ()
             node.replace_all_uses_with(first)
             graph.erase_node(node)
             for view in views:
-                _show_again(view)
+                show_again(view)
 
 
 def _without_shape_operand(graph: fx.Graph, node: fx.Node) -> None:
@@ -219,28 +229,18 @@ def _read_a_copy(graph: fx.Graph, target: fx.Node, copy: fx.Node, views: list[fx
     old.meta = {"val": tensor_of(target).clone(), "partitioner_tag": "is_forward"}
     target.replace_all_uses_with(old, lambda user: user not in (copy, old))
     for view in views:
-        _show_again(view)
+        show_again(view)
 
 
 def _views_of(value: fx.Node) -> list[fx.Node]:
     """What shows the storages of a value, each after what it is a view of."""
-    storages = _storages_of(value)
+    storages = storages_of(value)
     found: dict[fx.Node, None] = {}
     ahead = list(reversed(value.users))
     while ahead:
         node = ahead.pop()
-        if not storages.isdisjoint(_storages_of(node)):
+        if not storages.isdisjoint(storages_of(node)):
             found.pop(node, None)
             found[node] = None
             ahead.extend(reversed(node.users))
     return list(found)
-
-
-def _storages_of(node: fx.Node) -> set[int]:
-    return {storage_of(one) for one in results_of(node) if one is not None}
-
-
-def _show_again(view: fx.Node) -> None:
-    """Lets a view of what was replaced share the storage of what it shows now."""
-    args, kwargs = map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
-    view.meta = {**view.meta, "val": view.target(*args, **kwargs)}

@@ -14,10 +14,9 @@ import dataclasses
 
 import torch
 from torch import fx
-from torch.fx.node import map_arg
 
 from rk._graph import spelling
-from rk._graph.joint import is_getitem, results_of, storage_of, tensor_of
+from rk._graph.joint import is_getitem, results_of, show_again, storage_of, tensor_of
 
 aten = torch.ops.aten
 SCATTERS = {
@@ -153,8 +152,7 @@ def _own_operand(graph: fx.Graph, node: fx.Node) -> None:
         if view is not node and any(
             one is not None and storage_of(one) == before for one in results_of(view)
         ):
-            args, kwargs = map_arg((view.args, view.kwargs), lambda one: one.meta["val"])
-            view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
+            show_again(view)
 
 
 def _erase_unread(graph: fx.Graph, candidates: set[fx.Node]) -> None:
