@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rk._rk import solvers
+from rk._rk import solvers, version
 from rk.errors import (
     BudgetError,
     CompileError,
@@ -21,6 +21,30 @@ from rk.errors import (
     TorchError,
     VerifyError,
 )
+
+if TYPE_CHECKING:
+    # What type checkers and editors see of the names in _LATE.
+    from rk import models as models
+    from rk._chain.checkpointable import Checkpointable as Checkpointable
+    from rk._compile.rockmate import CheckpointedModule as CheckpointedModule
+    from rk._compile.rockmate import Rockmate as Rockmate
+    from rk._graph.repetition import allow_recompute as allow_recompute
+    from rk._graph.trace import export as export
+    from rk._online.budget import OutOfMemoryError as OutOfMemoryError
+    from rk._online.budget import checkpoint as checkpoint
+    from rk._online.budget import decheckpoint as decheckpoint
+    from rk._online.budget import is_checkpoint as is_checkpoint
+    from rk._online.budget import memory_budget as memory_budget
+    from rk._online.budget import reset_statistics as reset_statistics
+    from rk._online.budget import set_memory_budget as set_memory_budget
+    from rk._online.budget import statistics as statistics
+    from rk._online.budget import unset_memory_budget as unset_memory_budget
+    from rk._plan.planning import plan as plan
+    from rk._report.fit import fit as fit
+    from rk._report.stages import graphs as graphs
+    from rk._report.verification import verify as verify
+
+__version__ = version()
 
 _LATE = {
     "CheckpointedModule": "_compile.rockmate",

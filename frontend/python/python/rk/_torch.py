@@ -52,6 +52,7 @@ PARTS = {
         "torch._C._set_cudnn_enabled",
         "torch._debug_has_internal_overlap",
         "torch._library.custom_ops.CustomOpDef",
+        "torch._logging._internal.trace_structured_artifact",
         "torch._ops.HigherOrderOperator",
         "torch._ops.OpOverload",
         "torch._ops.OpOverloadPacket",

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from torch._logging._internal import trace_structured_artifact
 
 from rk import _rk
 from rk._graph import joint
@@ -116,6 +117,10 @@ class Problem:
             schedule.solver,
             time.perf_counter() - start,
         )
+        facts = ("budget", "peak", "base_peak", "time", "base_time", "lower_bound", "status", "solver")
+        trace_structured_artifact(
+            "rk_plan", "json", lambda: json.dumps({name: getattr(schedule, name) for name in facts})
+        )
         return schedule
 
     def _answer(self, budget: str, inside: int, solver: str) -> dict:
@@ -127,6 +132,7 @@ class Problem:
         if known is not None:
             return known
         text = self.text(inside)
+        trace_structured_artifact("rk_step", "string", lambda: text)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, {"raw": text})
         answer = self._solved(text, budget, inside, solver)
