@@ -72,14 +72,16 @@ __all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkEr
 __all__ += ["VerifyError", "compile", "models", "solvers", *_LATE]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "models":
-        return importlib.import_module("rk.models")
-    if name not in _LATE:
-        raise AttributeError(f"module 'rk' has no attribute '{name}'")
-    found = getattr(importlib.import_module(f"rk.{_LATE[name]}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:
+    # A type checker that saw it would believe every name.
+    def __getattr__(name: str) -> Any:
+        if name == "models":
+            return importlib.import_module("rk.models")
+        if name not in _LATE:
+            raise AttributeError(f"module 'rk' has no attribute '{name}'")
+        found = getattr(importlib.import_module(f"rk.{_LATE[name]}"), name)
+        globals()[name] = found
+        return found
 
 
 def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False, **options: Any) -> Any:
