@@ -4,7 +4,7 @@
 //! reference and this set is empty, nobody can ask for the storage again, provided that what was computed from it
 //! stays; so its children are pinned and its edges cut. The reference walks a list of parents while banishing
 //! shortens it, and thereby skips one; that is visible in its numbers and kept here.
-//! Source: DTR, appendix C.5; dtr.md, sections 6.3 and 8. Not here: the run of a call (see `runtime`).
+//! Source: DTR, appendix C.5; docs/design/dtr.md, sections 6.3 and 8. Not here: the run of a call (see `runtime`).
 
 use crate::tables::Tables;
 use std::collections::HashSet;

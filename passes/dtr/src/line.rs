@@ -2,7 +2,7 @@
 //!
 //! Idea: before START a line only has to be an object of a known kind; after it, every key that its kind needs must
 //! be there with a value that makes sense alone. Keys come in any order and unknown ones are ignored.
-//! Source: dtr.md, section 2. Not here: what lines mean together (see `log`).
+//! Source: docs/design/dtr.md, section 2. Not here: what lines mean together (see `log`).
 
 use crate::log::Reason;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 //! Idea: the reader is fed lines and owns no file, so that plain, compressed and live logs go through one door and
 //! memory follows the content of the log, not its size. In-place operators become pure ones here, names disappear,
 //! and whatever is wrong is said at its line.
-//! Source: dtr.md, sections 2 and 3. Not here: JSON of one line (see `line`), files (the tool's business).
+//! Source: docs/design/dtr.md, sections 2 and 3. Not here: JSON of one line (see `line`), files (the tool's business).
 
 use crate::line::{self, Line};
 use crate::program::{Builder, Program, Step, TooLarge};

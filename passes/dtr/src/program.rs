@@ -3,7 +3,7 @@
 //! Idea: logs, planner graphs and test programs all become the same flat value, checked once while it is built, so
 //! that running it cannot fail for reasons of form and no sum can overflow. The limits below are far above real
 //! training steps and keep hostile input from growing tables without bound.
-//! Source: dtr.md, section 3 (steps). Not here: names (see `log`), running (see `simulate`).
+//! Source: docs/design/dtr.md, section 3 (steps). Not here: names (see `log`), running (see `simulate`).
 
 use crate::tables::Output;
 use crate::units::{Bytes, CallId, Nanos, TensorId};

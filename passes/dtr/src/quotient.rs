@@ -3,7 +3,7 @@
 //! Idea: scores are compared as rounded quotients, because the reference simulator divides Python integers, which
 //! rounds once, to nearest, ties to even. `n as f64 / d as f64` rounds three times as soon as an operand passes
 //! 2^53; an exact comparison of fractions would tell apart what the reference ties. Both choose other victims.
-//! Source: dtr.md, section 7 (arithmetic). Not here: which numerator over which denominator (see `heuristic`).
+//! Source: docs/design/dtr.md, section 7 (arithmetic). Not here: which numerator over which denominator (see `heuristic`).
 
 /// Integers below this are exact as f64, so that one division is correctly rounded.
 const EXACT: u128 = 1 << 53;

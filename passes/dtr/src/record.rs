@@ -3,7 +3,7 @@
 //! Idea: one method per event of a run, named as in the format, so that online worlds and converters of graphs write the
 //! same lines. Names are the caller's; the writer escapes them. Mutation is not here: to this core an in-place operator
 //! is a call with fresh results, whose old arguments are released.
-//! Source: dtr.md, section 2. Not here: files (the caller's business).
+//! Source: docs/design/dtr.md, section 2. Not here: files (the caller's business).
 
 use crate::tables::Output;
 use crate::units::{Bytes, Nanos};

@@ -17,7 +17,7 @@
 //! those is put off until it has run; outputs that have not run have no descendants, so records of ancestors never
 //! see them. If the call also is a view of something evicted, ancestors are treated likewise. A view of several
 //! arguments adds edges between old storages, which is no event; after the first of those nothing is put off.
-//! Source: dtr.md, section 6.2. Not here: the neighbourhood under banishing, which is walked from scratch there.
+//! Source: docs/design/dtr.md, section 6.2. Not here: the neighbourhood under banishing, which is walked from scratch there.
 
 use crate::blocks::{BlockSet, Scratch, members};
 use crate::tables::Tables;

@@ -3,7 +3,7 @@
 //! Idea: one machine for all uses. It keeps the books (memory, clock, locks, references) and decides; a [`World`]
 //! carries out. Recomputation is recursive in nature and hundreds of levels deep in practice, so it runs on an
 //! explicit stack. What is locked on the way is written down, so that a run that fails leaves no lock behind.
-//! Source: DTR, figures 2 and 7 to 12; dtr.md, section 5. Not here: scores (see `search`), logs (see `log`), calls that
+//! Source: DTR, figures 2 and 7 to 12; docs/design/dtr.md, section 5. Not here: scores (see `search`), logs (see `log`), calls that
 //! ran before they are linked and the forgetting of what is dead (see `online`).
 
 use crate::banish::Banishing;

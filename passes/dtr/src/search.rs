@@ -4,7 +4,7 @@
 //! side in the pool's entries: neighbourhoods only make a numerator larger. So a pruned search multiplies where the
 //! full one walks, looks neighbours up and divides exactly; both choose the same victim and count the same
 //! evaluations, and the full one stays as the oracle and for the reference's access statistics.
-//! Source: dtr.md, section 6 (scores). Not here: the arithmetic of one quotient (see `quotient`).
+//! Source: docs/design/dtr.md, section 6 (scores). Not here: the arithmetic of one quotient (see `quotient`).
 
 use crate::components::Components;
 use crate::heuristic::{Heuristic, Numerator, Policy};

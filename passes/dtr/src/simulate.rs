@@ -2,7 +2,7 @@
 //!
 //! Idea: it only walks the steps; the runtime does the rest in the world that does nothing. `replay` takes any
 //! world, so a planner records the runs and evictions of a simulated budget through the same door.
-//! Source: dtr.md, section 8 (baseline, statuses). Not here: files and formats (see `log`).
+//! Source: docs/design/dtr.md, section 8 (baseline, statuses). Not here: files and formats (see `log`).
 
 use crate::heuristic::{Heuristic, Policy};
 use crate::program::{Program, Step};

@@ -3,7 +3,7 @@
 //! Idea: one vector per property that a hot loop reads alone (residency, time, adjacency), so that a walk over
 //! evicted neighbours touches few cache lines. Edges are kept between storages, without repetitions within one call;
 //! how many tensor edges they stand for is only counted, for the access statistics.
-//! Source: dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`), and how what is dead
+//! Source: docs/design/dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`), and how what is dead
 //! leaves the tables (see `forget`); where that never happens, ids only grow.
 
 use crate::forget::Free;

@@ -4,7 +4,7 @@
 //! that the locks alone can pass a budget in which every single call fits. An online runtime then unlocks what the call
 //! that has waited longest holds; before that call runs, it looks for what it lacks, and has that computed once more. Two calls could
 //! rob each other for ever, so each gives way a few times at most.
-//! Source: ours; DTR (dtr.md, section 5) is out of memory here, and so is the simulator. Not here: arguments of the call
+//! Source: ours; DTR (docs/design/dtr.md, section 5) is out of memory here, and so is the simulator. Not here: arguments of the call
 //! that the program makes itself, which stay (see `online`).
 
 use crate::runtime::Runtime;

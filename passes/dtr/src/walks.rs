@@ -2,7 +2,7 @@
 //!
 //! Idea: no records between questions, so nothing has to follow events: this serves runtimes whose graph loses edges,
 //! by banishing (where the reference does the same) or by forgetting. Whoever asks prunes first, so that few ask.
-//! Source: dtr.md, section 6.3. Not here: the cached records of the simulator (see `regions`).
+//! Source: docs/design/dtr.md, section 6.3. Not here: the cached records of the simulator (see `regions`).
 
 use crate::tables::Tables;
 

@@ -13,7 +13,7 @@
 //! What to expect: steps of training reach the lower bound at the first attempt. Where memory is nearly full all the time and
 //! sizes are random, a few percent are lost, and whether they must be lost is not known: no better lower bound is computed.
 //!
-//! Source: planner.md of the project, section 11.
+//! Source: docs/design/planner.md, section 11.
 //! Absent: choosing another schedule when the packing misses a budget. That is the caller's decision.
 
 use crate::graph::Graph;

@@ -8,7 +8,7 @@
 //!
 //! All quantities are counts, so the clock only cuts the story short. It ends early when plan and bound meet.
 //!
-//! Source: planner.md of the project, sections 2 and 4.7.
+//! Source: docs/design/planner.md, sections 2 and 4.7.
 
 use std::sync::Arc;
 use std::time::Duration;

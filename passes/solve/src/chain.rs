@@ -48,7 +48,7 @@
 //! first run next to it join, so that it does. If nothing is left to add, `branches.rs` divides the schedules; where it cannot, a node
 //! joins for which others leave, or that nothing follows. If nothing exceeds, the solution is an optimal plan.
 //!
-//! Source: rk design notes, section 3.3. Solved by [`crate::milp`].
+//! Source: docs/design/planner.md, section 3.3. Solved by [`crate::milp`].
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //!
 //! They are visited by time × random(0.5, 1.5), dearest first. Deleting a run stretches the older instances of its
 //! outputs up to their next uses and lets go of operands that were held for it; a range maximum tells most hopeless cases
-//! apart before the tape is touched. Source: planner.md of the project, 4.4.
+//! apart before the tape is touched. Source: docs/design/planner.md, 4.4.
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;

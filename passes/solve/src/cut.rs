@@ -28,7 +28,7 @@
 //! The cut at the loss is the case `c` = loss, and the bound of a graph is the maximum over `c`. If D1 to D5 have no
 //! solution, no schedule fits.
 //!
-//! Source: `rk` design notes; the precedence-constrained knapsack is classical. Not here: how it is solved
+//! Source: docs/design/planner.md, section 3.2; the precedence-constrained knapsack is classical. Not here: how it is solved
 //! ([`crate::closure`], [`crate::knapsack`]) and which nodes are worth looking at ([`crate::scan`]).
 
 use rk_plan::{Bytes, Graph, NodeId, ValueId, may_overwrite};

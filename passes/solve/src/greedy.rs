@@ -1,7 +1,7 @@
 //! First plans in milliseconds: gap eviction from an order, then clean-up.
 //!
-//! From the order given, once without randomness, then with growing randomness if that fails. Source: planner.md of the
-//! project, 4.3 (step 6) and 4.4.
+//! From the order given, once without randomness, then with growing randomness if that fails. Source: docs/design/planner.md,
+//! 4.3 (step 6) and 4.4.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

@@ -22,7 +22,7 @@
 //! Cuts stand only where the profile without recomputation exceeds M. Memory during the recomputations is not modelled, nor
 //! are generator states and operands that may be overwritten: that only weakens the bound.
 //!
-//! Source: rk design notes, section 3.4. The exact form with a cut at every position is `stage_ilp`.
+//! Source: docs/design/planner.md, section 3.4. The exact form with a cut at every position is `stage_ilp`.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 //! Among the nodes whose operands are ready, run the one with the least
 //! `made − freed for good − α·Σ m[u] / (unread users of u) + noise` in bytes.
 //!
-//! Source: planner.md of the project, 7.5. Better orders: [`crate::anneal`].
+//! Source: docs/design/planner.md, 7.5. Better orders: [`crate::anneal`].
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

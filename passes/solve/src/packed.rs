@@ -17,7 +17,7 @@
 //! of training do, nearly all of it goes to the first attempt, unless a look at its best plan shows that this one does not; elsewhere the
 //! room that a layout needs has to be found out first.
 //!
-//! Source: planner.md of the project, section 11.
+//! Source: docs/design/planner.md, section 11.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! Budgets are solved from the smallest to the largest, each starting from the plan before it, which fits as well. At the
 //! end the curve is made monotone: no larger budget has a slower plan, and no smaller one a lower bound.
 //!
-//! Source: planner.md of the project, 12.13.
+//! Source: docs/design/planner.md, 12.2.
 
 use rk_plan::Bytes;
 

@@ -17,7 +17,7 @@
 //! lower bound for them (unless it comes anyway: then it is found later than its score would have it). A trial is made on the tape and taken back if it raises the peak or creates more excess than it
 //! removes. The search for a plan fails when no candidate is left, or past a limit on time or rounds.
 //!
-//! Source: planner.md of the project, 4.3, with exact trials on the incremental tape in place of its transient check.
+//! Source: docs/design/planner.md, 4.3. Trials are exact, on the incremental tape.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

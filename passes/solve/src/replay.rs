@@ -4,7 +4,7 @@
 //! first, just in time. Values live to their last use by definition. The result is legal; its peak is usually a little
 //! over the budget, because the cut sees one instant only, and gap eviction repairs that.
 //!
-//! Source: planner.md of the project, 4.2.
+//! Source: docs/design/planner.md, 4.2.
 
 use crate::model::Model;
 

@@ -12,7 +12,7 @@
 //! Cycles grow; each starts from the best plan. Everything is counted in iterations; the clock only stops. Moves are
 //! O(degree · log n) each, see [`crate::tape`].
 //!
-//! Source: planner.md of the project, 4.5 and 4.6; the large-neighbourhood idea is Shaw's (1998), the acceptance Schrimpf's (2000).
+//! Source: docs/design/planner.md, 4.5 and 4.6; the large-neighbourhood idea is Shaw's (1998), the acceptance Schrimpf's (2000).
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -5,7 +5,7 @@
 //! - the same by whole attempts, each from the given order and from the sequence with the smallest peak: what was evicted for a budget
 //!   that could not be met is in the way of the next
 //!
-//! The number of steps is fixed. Source: planner.md of the project, 12.12.
+//! The number of steps is fixed. Source: docs/design/planner.md, 12.1.
 
 use std::time::Duration;
 

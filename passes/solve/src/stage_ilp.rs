@@ -5,7 +5,7 @@
 //! schedules in the given order that run no backward node twice, and its solution is played out and repaired. If what is
 //! played out fits as it is, it is optimal in its class.
 //!
-//! Source: rk design notes, section 5.1.
+//! Source: docs/design/planner.md, section 5.1.
 
 use rk_plan::{NodeId, Time};
 

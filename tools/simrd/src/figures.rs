@@ -3,7 +3,7 @@
 //! Idea: an experiment is a list of figures, a figure a list of curves, a curve a policy and a heuristic. All runs of
 //! all models go through one parallel map; results are gathered in the order of the tasks, so that the files do not
 //! depend on the number of threads.
-//! Source: DTR, figures 2 and 7 to 12; dtr.md, section 11. Not here: drawing (see `plot`).
+//! Source: DTR, figures 2 and 7 to 12; docs/design/dtr.md, section 11. Not here: drawing (see `plot`).
 
 use crate::cell::{Cell, Model, Task};
 use crate::cli::FigureArgs;

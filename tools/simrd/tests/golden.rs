@@ -1,6 +1,6 @@
 //! Every recorded cell, exactly: status, clock, remat, max_memory, and the number of evaluations.
 //!
-//! The expected values come from DTR's own simulator (see `shared/dtr.md`). A missing data folder is skipped aloud.
+//! The expected values come from DTR's own simulator (see docs/design/dtr.md, section 11). A missing data folder is skipped aloud.
 
 mod data;
 
