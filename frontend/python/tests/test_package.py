@@ -18,6 +18,7 @@ LAYERS = (
     ("_graph",),
     ("_plan",),
     ("_codegen", "_chain", "_online"),
+    ("_run",),
     ("_compile",),
     ("_report", "models", "_bin"),
     ("__init__",),

@@ -8,9 +8,9 @@ from codegens import CODEGENS
 from torch import nn
 
 import rk
-from rk._compile import nesting
 from rk._graph import capture
 from rk._plan import measure
+from rk._run.classes import GraphClass
 
 
 def columns(x):
@@ -141,8 +141,8 @@ def test_a_write_into_a_part_takes_the_bytes_that_are_planned(monkeypatch):
         return (y[1, :8] * x).sum()
 
     plans = []
-    original = nesting.plan
-    monkeypatch.setattr(nesting, "plan", lambda *args: plans.append(original(*args)) or plans[-1])
+    original = GraphClass.plan
+    monkeypatch.setattr(GraphClass, "plan", lambda *args: plans.append(original(*args)) or plans[-1])
     x = torch.randn(8, requires_grad=True)
     compiled = rk.compile(function, budget="100%")
     compiled(x).backward()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rk._report.fit import fit as fit
     from rk._report.stages import graphs as graphs
     from rk._report.verification import verify as verify
+    from rk._run.plans import plans as plans
 
 __version__ = version()
 
@@ -55,6 +56,7 @@ _LATE = {
     "fit": "_report.fit",
     "graphs": "_report.stages",
     "plan": "_plan.planning",
+    "plans": "_run.plans",
     "verify": "_report.verification",
     "OutOfMemoryError": "_online.budget",
     "checkpoint": "_online.budget",

@@ -45,6 +45,13 @@ def plan(
 ) -> str:
     """Plans a graph in the JSON schema of the planner; JSON comes back."""
 
+def checkpoint(text: str) -> str: ...
+def choose(
+    budget: int,
+    classes: Sequence[Sequence[tuple[int, int, int, int]]],
+    instances: Sequence[tuple[int, int, int]],
+    events: Sequence[tuple[int | None, int]],
+) -> tuple[list[int] | None, int, int, int, int]: ...
 def rematerialize(
     text: str,
     *,

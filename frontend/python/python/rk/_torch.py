@@ -59,6 +59,8 @@ PARTS = {
         "torch.autograd._profiler_enabled",
         "torch.ops.aten._efficient_attention_forward.default",
         "torch.ops.aten._local_scalar_dense.default",
+        "torch.ops.aten._native_batch_norm_legit.default",
+        "torch.ops.aten._native_batch_norm_legit.no_stats",
         "torch.ops.aten._native_batch_norm_legit_functional.default",
         "torch.ops.aten._scaled_dot_product_efficient_attention.default",
         "torch.utils._python_dispatch._disable_current_modes",
@@ -69,6 +71,7 @@ PARTS = {
         "torch.utils._pytree.tree_unflatten",
     ),
     "torch.compile": (
+        "torch._C._autograd._get_current_graph_task_keep_graph",
         "torch._dynamo.backends.common.aot_autograd",
         "torch._dynamo.backends.debugging.boxed_nop",
         "torch._dynamo.config.allow_rnn",

@@ -105,8 +105,12 @@ class Program:
         return emit.state_meta(origin) if kind == "state" else origin.meta
 
 
-def of(step: Step, runs: Sequence[tuple[int, bool]], folder: Path, dump: Dump | None = None) -> Program:
-    """The program of a schedule: from disk, or written and put there. ``dump`` gets the source of a pass."""
+def recorded(
+    step: Step, runs: Sequence[tuple[int, bool]], folder: Path, dump: Dump | None = None
+) -> dict[str, Any]:
+    """What a :class:`Program` is made of: from disk, or written and put there. ``dump`` gets the source of a
+    pass.
+    """
     where = f"{torch.__version__} {importlib.util.MAGIC_NUMBER.hex()} {_WRITER}"
     name = f"code-{cache.key_of(step.fingerprint, str(runs), where)}"
     about = cache.read(folder, name) if dump is None else None
@@ -114,7 +118,7 @@ def of(step: Step, runs: Sequence[tuple[int, bool]], folder: Path, dump: Dump | 
         about = written(emit.Emitter(step, runs), dump)
         if all(kind != "object" for one in PASSES for kind, _ in about[one]["globals"].values()):
             cache.write(folder, name, about)
-    return Program(step, about)
+    return about
 
 
 def written(emitter: emit.Emitter, dump: Dump | None) -> dict[str, Any]:

@@ -20,12 +20,14 @@ from torch._dynamo.backends.debugging import boxed_nop
 
 from rk import _torch
 from rk._codegen import comparison, emit, limits, program
-from rk._compile import governed, nesting, sizes
+from rk._compile import governed, sizes
 from rk._graph import normalize, unplannable
 from rk._graph.step import Step
 from rk._plan import schedule, settings, shares
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
+from rk._run import fixed, group, variants
+from rk._run.classes import GraphClass
 from rk.errors import BudgetError, CompileError, OptionError
 
 
@@ -46,8 +48,8 @@ def rk(
     if sizes.trains(gm, example_inputs):
         sizes.settle_numbers(gm, example_inputs)
         if sizes.is_symbolic(example_inputs):
-            return sizes.BySizes(gm, lambda one: Compiled(one, checked, id(options), reason), example_inputs)
-    compiled = Compiled(gm, checked, id(options), reason)
+            return sizes.BySizes(gm, lambda one: Compiled(one, checked, reason), example_inputs)
+    compiled = Compiled(gm, checked, reason)
     compiled.compile(example_inputs)
     return compiled
 
@@ -84,17 +86,17 @@ class Planned:
 class Compiled:
     """One graph of Dynamo with static sizes, compiled; planned again when its budget changes."""
 
-    def __init__(self, gm: fx.GraphModule, options: Options, options_id: int, reason: Any) -> None:
-        """``options_id`` is the identity of the options: the graphs of one ``torch.compile`` share it."""
+    def __init__(self, gm: fx.GraphModule, options: Options, reason: Any) -> None:
+        """``reason`` is Dynamo's account of why the graph ended."""
         self.gm, self.options = gm, options
-        self.graph = nesting.Graph(options_id, reason)
+        self.graph = GraphClass(options, reason)
         self.schedule: Schedule | None = None
         """The plan; None for a graph without a backward pass."""
         self._run: Callable[..., Any] | None = None
         self._saved: int | None = None
         self._verifier: comparison.Verifier | None = None
         self._program: Any = None
-        """What runs without AOTAutograd's graphs: :class:`rk._codegen.program.Program`, or with codegen
+        """What runs without AOTAutograd's graphs: :class:`rk._run.variants.Switch`, or with codegen
         ``rk`` :class:`rk._codegen.native.Program`.
         """
         self._kernels = settings.Kernels(torch.device("cpu"))
@@ -104,8 +106,8 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
-        if self.graph.place is None:
-            nesting.begin(self.graph)
+        if self.graph.calls == 0:
+            group.first_run(self.graph)
         if self.tightening is not None and not self.tightening.settled:
             self._tighten(args)
         if self.graph.stale:
@@ -119,7 +121,7 @@ class Compiled:
         less = self.tightening.next_budget()
         if less is None:
             return
-        before = self.graph.budget
+        before = self.graph.asked
         resident = self.schedule.resident if self.options.scope == "total" else 0
         try:
             self._plan_within(less + resident, args)
@@ -128,11 +130,11 @@ class Compiled:
             if least is not None and least < self.schedule.budget + resident:
                 self._plan_within(least, args)
                 return
-            self.graph.stale, self.graph.budget = False, before
+            self.graph.stale, self.graph.asked = False, before
             self.tightening.give_up(str(error))
 
     def _plan_within(self, budget: int, args: Sequence[Any]) -> None:
-        self.graph.stale, self.graph.budget = True, str(budget)
+        self.graph.stale, self.graph.asked = True, (str(budget), self.graph.asked[1])
         self.compile(args)
 
     def compile(self, inputs: Sequence[Any]) -> None:
@@ -150,7 +152,7 @@ class Compiled:
                 inputs,
                 self._partition,
                 self._with_forward,
-                lambda run: self.tightening.backward(self._kernels.around(run)),
+                lambda run: fixed.backward(self.graph, self.tightening.backward(self._kernels.around(run))),
             )
             return
         # AOTAutograd asks for the backward pass when it first runs; the graph may have another plan by then.
@@ -189,14 +191,15 @@ class Compiled:
         problem = Problem(step, self.options, device)
         budget = shares.budget_of(problem)
         try:
-            self.schedule = nesting.plan(self.graph, problem, budget)
+            self.schedule = self.graph.plan(problem, budget)
         except BudgetError as error:
             if self.tightening is None or self.tightening.measured is not None or not error.smallest_bytes:
                 raise
             # Fused, the step may need less than its operators one by one: the measurement will tell.
             resident = problem.resident if self.options.scope == "total" else 0
             self.tightening.budget = error.budget_bytes - resident
-            self.schedule = nesting.plan(self.graph, problem, str(error.smallest_bytes))
+            self.graph.asked = (str(error.smallest_bytes), 0)
+            self.schedule = self.graph.plan(problem, budget)
         if self.tightening is not None:
             self.tightening.planned(self.schedule, device, step.gradient_places())
         self._verifier = comparison.Verifier(step, device) if self.options.verify else None
@@ -208,8 +211,7 @@ class Compiled:
             self._saved = self._program.first_activation
             return self._program.modules()
         if replays and program.suits(step):
-            self._program = program.of(step, self.schedule.runs, self.options.cache_folder(), problem.dump)
-            self._saved = self._program.first_activation
+            self._program = self.graph.switch()
             return self._program.modules()
         emitter = emit.Emitter(step, self.schedule.runs)
         self._saved = emitter.first_activation()
@@ -237,21 +239,14 @@ class Compiled:
         return self._with_forward(run)
 
     def _with_forward(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """The forward graph, which notes what it leaves behind for backward."""
+        """The forward pass as it runs: its group knows of it, one way or the other."""
         run = self._kernels.around(run)
         run = run if self.tightening is None else self.tightening.forward(run)
-        graph, place = self.graph, self._saved
-
-        def forward(args: list[Any]) -> Any:
-            results = run(args)
-            graph.ran_forward(None if place is None else results[place])
-            return results
-
-        forward._boxed_call = True
-        return forward
+        return variants.boxed(run) if self.graph.switches else fixed.forward(self.graph, run, self._saved)
 
     def _backward(self, planned: Planned, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         run = planned.kernels.around(planned.boxed(gm, inputs, "backward"))
+        run = run if self.graph.switches else fixed.backward(self.graph, run)
         if planned.verifier is None:
             return run
 

@@ -34,7 +34,8 @@ from torch._dynamo.eval_frame import OptimizeContext, innermost_backend
 
 from rk._compile import heard
 from rk._plan.options import Options
-from rk.errors import CompileError
+from rk._run import group
+from rk.errors import CompileError, OptionError
 
 LEAST = 64
 """Bytes. Smaller results of eager operators beside graphs, such as a factor of the loss, are not told."""
@@ -75,9 +76,13 @@ class Watch:
         """``given`` are the options as the user wrote them, ``original`` is what was compiled."""
         self.run, self.given, self.original = run, given, original
         self._is_settled = self._is_told = False
+        with contextlib.suppress(OptionError):
+            # Wrong options are told when the function is called, as PyTorch does.
+            group.waits(self, Options.parse(given))
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the function, and looks at what happened if it may be news."""
+        group.runs(self)
         before, since = _here.ran, torch.autograd._get_sequence_nr()
         mark = heard.mark()
         try:

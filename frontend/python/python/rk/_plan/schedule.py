@@ -59,6 +59,14 @@ class Schedule:
     solver: str
     step: str | None = None
     """With codegen ``rk``, the text of the step file."""
+    forward: int = 0
+    """The most bytes before the hand-over."""
+    held: int = 0
+    """Bytes that the step holds while the caller is busy."""
+    handed: int = 0
+    """Bytes that are the caller's from the hand-over on: what the step hands out, and what comes back."""
+    backward: int = 0
+    """The most bytes after the hand-over, without those of the caller."""
 
     @property
     def overhead(self) -> float:
@@ -103,10 +111,12 @@ class Problem:
         """Bytes that are there before the step, which scope ``total`` counts."""
         return self._answer("100%", 0, "keep-all")["resident"]
 
-    def plan(self, budget: str, inside: int) -> Schedule:
-        """Plans; raises BudgetError when nothing fits and the options do not say otherwise."""
+    def plan(self, budget: str, inside: int, *, patient: bool = True) -> Schedule:
+        """Plans; raises BudgetError when nothing fits and the options do not say otherwise. ``patient``: more
+        time is taken where nothing was found.
+        """
         start = time.perf_counter()
-        schedule = _schedule(self._answer(budget, inside, self.options.solver))
+        schedule = _schedule(self._answer(budget, inside, self.options.solver, patient))
         log.info(
             "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
             schedule.peak,
@@ -123,7 +133,23 @@ class Problem:
         )
         return schedule
 
-    def _answer(self, budget: str, inside: int, solver: str) -> dict:
+    def keep_all(self) -> Schedule:
+        """The plan that recomputes nothing."""
+        return _schedule(self._answer("100%", 0, "keep-all"))
+
+    def checkpoint(self) -> Schedule:
+        """The plan that holds nothing across the hand-over that can be run again."""
+        folder, name = self.options.cache_folder(), self._named("checkpoint")
+        known = cache.read(folder, name)
+        if known is None:
+            known = json.loads(_rk.checkpoint(self.text()))
+            cache.write(folder, name, known)
+        base = self.keep_all()
+        peak = max(known["forward"], known["backward"] + known["handed"])
+        about = {"budget": peak, "peak": peak, "status": "feasible", "solver": "checkpoint", **known}
+        return dataclasses.replace(base, **about)
+
+    def _answer(self, budget: str, inside: int, solver: str, patient: bool = True) -> dict:
         options, folder = self.options, self.options.cache_folder()
         name = self.name(budget, inside, solver)
         known = cache.read(folder, name) if options.dump_dir is None else None
@@ -135,19 +161,27 @@ class Problem:
         trace_structured_artifact("rk_step", "string", lambda: text)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, {"raw": text})
-        answer = self._solved(text, budget, inside, solver)
+        answer = self._solved(text, budget, inside, solver, patient=patient)
         if options.dump_dir is not None:
             _dump(options.dump_dir, name, answer.pop("stages", {}))
         cache.write(folder, name, answer)
         return answer
 
-    def _solved(self, text: str, budget: str, inside: int, solver: str, stages: bool = False) -> dict:
+    def _solved(
+        self,
+        text: str,
+        budget: str,
+        inside: int,
+        solver: str,
+        stages: bool = False,
+        *,
+        patient: bool = True,
+    ) -> dict:
         """The planner's answer; where nothing fits, BudgetError, or the plan for the smallest budget."""
         reserve = self._reserve(inside)
         lowers = self._lowers and solver != "keep-all"
-        answer = _planned(
-            text, self.options, budget, solver, len(self.step.lines), stages, reserve=reserve, lower=lowers
-        )
+        about = {"reserve": reserve, "lower": lowers, "patient": patient}
+        answer = _planned(text, self.options, budget, solver, len(self.step.lines), stages, **about)
         # Of an arena, all is taken as long as there is a step.
         answer["peak"] = (answer["arena"] if lowers else answer["peak"]) + reserve
         answer["base_peak"] += reserve
@@ -159,7 +193,7 @@ class Problem:
         name = self._smallest_name(str(unmet["smallest"]), inside)
         _SMALLEST[name] = {key: value for key, value in answer.items() if key != "stages"}
         cache.write(self.options.cache_folder(), name, _SMALLEST[name])
-        if self.options.on_infeasible == "error":
+        if self.options.on_infeasible == "error" or not patient:
             raise _unmet(unmet)
         warnings.warn(
             f"rk: {unmet['message']}. Going on with {unmet['smallest']} bytes (on_infeasible='best')",
@@ -269,6 +303,7 @@ def _planned(
     *,
     reserve: int = 0,
     lower: bool = False,
+    patient: bool = True,
 ) -> dict:
     def ask(budget: str, seconds: float) -> dict:
         stages_too = stages or options.dump_dir is not None
@@ -288,7 +323,7 @@ def _planned(
         return json.loads(answer)
 
     limit = options.time_limit or LEAST_SECONDS + SECONDS_PER_CALL * calls
-    last = options.time_limit is not None
+    last = options.time_limit is not None or not patient
     try:
         answer = ask(budget, limit)
     except BudgetError as error:

@@ -1,0 +1,144 @@
+"""A compiled graph as a class: its problem, its variants, and its place in a group."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from pathlib import Path
+from typing import Any
+
+from rk._codegen import program
+from rk._graph import joint
+from rk._graph.step import Step
+from rk._plan.options import Options
+from rk._plan.schedule import Problem, Schedule
+from rk._run import fixed, group
+from rk._run.variants import Code, Switch, Variant
+from rk.errors import BudgetError
+
+_NUMBERS = itertools.count(1)
+
+
+class GraphClass:
+    """One training graph. Until :meth:`switch` is called it has one variant, which is compiled again if its
+    share of the budget changes.
+    """
+
+    def __init__(self, options: Options, reason: Any) -> None:
+        """``reason`` is Dynamo's account of why the graph ended."""
+        self.options, self.reason, self.number = options, reason, next(_NUMBERS)
+        self.name = name_of(reason)
+        self.group: group.Group | None = None
+        self.problem: Problem | None = None
+        self.base: Variant | None = None
+        """The variant that is compiled."""
+        self.switches = False
+        """Whether other variants can run."""
+        self.stale = False
+        """It must be compiled again, with what is :attr:`asked` for."""
+        self.asked: tuple[str, int] | None = None
+        """Of a class with one variant: its share of the budget, and the bytes of it for what runs inside."""
+        self.divided = False
+        """It has been given a share beside others that were open."""
+        self.times = 0
+        """How often it was planned."""
+        self.calls = 0
+        """How many forward halves have run."""
+
+    def plan(self, problem: Problem, budget: str) -> Schedule:
+        """The first plan: for the whole budget, or for the share that has been found for it."""
+        self.problem, self.stale = problem, False
+        self._read(problem.step)
+        if self.group is None:
+            self.group = group.of(problem.device, self.options)
+            self.group.join(self, budget)
+        if self.asked is None:
+            self.asked = (budget, 0)
+            if not self._will_switch():
+                fixed.divide_around(self)
+        return self.planned("alone", *self.asked)
+
+    def _read(self, step: Step) -> None:
+        inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]
+        self.trained = [
+            place for place, one in enumerate(inputs) if one in step.static and step.is_trained(one)
+        ]
+        """Which arguments are parameters with a gradient."""
+        self.others = [place for place, one in enumerate(inputs) if one not in step.static]
+        """Which arguments are neither parameters nor buffers."""
+
+    def _will_switch(self) -> bool:
+        return self.options.codegen == "fx" and program.suits(self.problem.step)
+
+    def planned(self, name: str, budget: str, inside: int) -> Schedule:
+        """Plans, and takes the plan as the one that is compiled."""
+        schedule = self.problem.plan(budget, inside)
+        self.times += 1
+        self.base = Variant(name, schedule, None, inside)
+        return schedule
+
+    def switch(self) -> Switch:
+        """The compiled callable that runs any variant of this class."""
+        problem, self.switches = self.problem, True
+        step = problem.step
+        about = program.recorded(step, self.base.schedule.runs, self._folder, problem.dump)
+        made = Switch(step, about, self)
+        self.base.__dict__["code"] = made.base
+        return made
+
+    @property
+    def _folder(self) -> Any:
+        return self.options.cache_folder()
+
+    def _variant(self, name: str, schedule: Schedule) -> Variant:
+        step, folder, dump = self.problem.step, self._folder, self.problem.dump
+
+        def make() -> Code:
+            return Code(step, program.recorded(step, schedule.runs, folder, dump))
+
+        return Variant(name, schedule, make)
+
+    @functools.cached_property
+    def checkpoint(self) -> Variant:
+        """Holds nothing that can be run again."""
+        return self._variant("checkpoint", self.problem.checkpoint())
+
+    @functools.cached_property
+    def keep_all(self) -> Variant:
+        """Runs nothing again."""
+        schedule = self.problem.keep_all()
+        if schedule.runs == self.base.schedule.runs:
+            return self.base
+        return self._variant("keep all", schedule)
+
+    @functools.lru_cache(maxsize=32)  # noqa: B019 - a class lives as long as its code
+    def holding(self, held: int | None, budget: int) -> Variant | None:
+        """Holds at most so much, if that is said, and takes at most ``budget``; None if no plan is found."""
+        inside = 0 if held is None else budget - held - self.checkpoint.schedule.handed
+        if budget <= 0 or inside < 0:
+            return None
+        try:
+            schedule = self.problem.plan(str(budget), inside, patient=False)
+        except BudgetError:
+            return None
+        self.times += 1
+        name = "tight" if held is None else f"{schedule.held} held"
+        return self._variant(name, schedule)
+
+    def within(self, room: int) -> Variant:
+        """Takes at most so much; BudgetError if no plan does."""
+        self.times += 1
+        return self._variant("tight", self.problem.plan(str(room), 0))
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of the gradients of parameters that backward makes."""
+        return self.problem.step.gradient_bytes()
+
+
+def name_of(reason: Any) -> str:
+    """What a user knows a graph by: the function that it is of, and where it ends."""
+    stack = getattr(reason, "user_stack", None) or []
+    if not stack:
+        return "a graph"
+    return f"{stack[-1].name} at {Path(stack[-1].filename).name}:{stack[-1].lineno}"

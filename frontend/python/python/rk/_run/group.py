@@ -1,0 +1,310 @@
+"""Classes that share one budget, and the step that is under way.
+
+Everything here happens between halves of instances, under one lock, and takes microseconds once a step is
+known.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from rk._plan.options import Options
+from rk._run import fixed, sequence
+from rk._run.observe import Meter
+from rk._run.steps import Event, Known, Step
+from rk._run.variants import Instance, Variant
+from rk.errors import BudgetError
+
+log = logging.getLogger("rk")
+GROUPS: weakref.WeakValueDictionary[Any, Group] = weakref.WeakValueDictionary()
+"""By device, budget as it was asked for, scope, and name."""
+_WAITING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+"""Functions that were compiled and have not run yet, with the budget that they were given."""
+MOST_EVENTS = 4096
+"""A step that is longer has a call whose results are kept and never go backward."""
+MOST_KNOWN = 16
+"""Sequences that a group remembers."""
+
+
+def waits(function: Any, options: Options) -> None:
+    """A function has been compiled; it will run some time."""
+    _WAITING[function] = _key(options)
+
+
+def runs(function: Any) -> None:
+    """It runs."""
+    _WAITING.pop(function, None)
+
+
+def _key(options: Options) -> tuple[str, str]:
+    return options.budget, options.scope
+
+
+def of(device: torch.device, options: Options) -> Group:
+    """The group of a graph with these options."""
+    key = (str(device), *_key(options))
+    found = GROUPS.get(key)
+    if found is None:
+        found = GROUPS[key] = Group(device, options)
+    return found
+
+
+class Group:
+    """See the module."""
+
+    def __init__(self, device: torch.device, options: Options) -> None:
+        """A group begins without classes."""
+        self.device, self.options = device, options
+        self.asked = options.budget
+        self.lock = threading.RLock()
+        self.classes: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.open: dict[int, Instance] = {}
+        self.shared = False
+        """Two instances were open at once, or are about to be."""
+        self.step: Step | None = None
+        self.known: dict[Any, Known] = {}
+        self.times = 0
+        """How often a choice was made."""
+        self.freed = 0
+        """How many instances became checkpoints after their forward half, because a step departed."""
+        self.floor = 0
+        """Bytes that were there before the last step that was metered."""
+
+    @functools.cached_property
+    def meter(self) -> Meter:
+        """Made when the first choice is needed."""
+        return Meter(self.device)
+
+    def join(self, owner: Any, budget: str) -> None:
+        """A class is compiled for this group; ``budget`` is what it would have alone."""
+        if not self.classes:
+            self.asked = budget
+        self.classes.add(owner)
+        others = sum(key == _key(self.options) for key in _WAITING.values())
+        if others or getattr(owner.reason, "graph_break", False):
+            self.shared = self.shared or owner.options.codegen == "fx"
+            self.meter  # noqa: B018 - it counts from here on
+
+    @property
+    def budget(self) -> int | None:
+        """In bytes; None for a share of what a sequence needs, while there is no sequence."""
+        if self.asked.endswith("%"):
+            return None
+        resident = 0
+        if self.options.scope == "total":
+            resident = sum(one.base.schedule.resident for one in self.classes if one.base is not None)
+        return int(self.asked) - resident
+
+    def open_classes(self) -> list[Any]:
+        """The classes with open instances, the outermost first."""
+        with self.lock:
+            self._let_go()
+            return list(dict.fromkeys(one.owner for one in self.open.values()))
+
+    def last(self, owner: Any) -> Instance | None:
+        """The newest open instance of a class."""
+        with self.lock:
+            mine = [one for one in self.open.values() if one.owner is owner and not one.closed]
+            return mine[-1] if mine else None
+
+    def begin(self, owner: Any, args: Sequence[Any], hooked: bool) -> Instance:
+        """A forward half begins: which variant is it?"""
+        with self.lock:
+            self._let_go()
+            if self.step is not None and len(self.step.trail) >= MOST_EVENTS:
+                self._set_aside()
+            if not self.open:
+                self._new_step(owner, args)
+            elif not self.shared:
+                self._share()
+            instance = Instance(owner, owner.base)
+            instance.leaves = [args[place] for place in owner.trained]
+            step = self.step
+            step.begins(instance, forward=True)
+            if not self.shared:
+                pass
+            elif step.is_careful:
+                level = self._meters(instance, forward=True)
+                if not hooked:
+                    instance.variant = self._careful(owner, level)
+            else:
+                if step.metered:
+                    self._meters(instance, forward=True)
+                if not hooked:
+                    instance.variant = step.known.variants[instance.place]
+            owner.calls += 1
+            self.open[instance.number] = instance
+            return instance
+
+    def end(self, instance: Instance) -> None:
+        """Its forward half is over."""
+        if self.shared:
+            self._read()
+
+    def begin_backward(self, instance: Instance) -> None:
+        """A backward half begins."""
+        with self.lock:
+            if self.step is None or not self.shared or instance.place < 0:
+                return
+            self._let_go()
+            self.step.begins(instance, forward=False)
+            if self.step.metered or self.step.departed:
+                level = self._meters(instance, forward=False)
+                held, _, backward, _ = instance.variant.numbers
+                if self.budget is not None and self.step.is_careful:
+                    self._make_room(level - held + backward - self.budget, instance)
+
+    def end_backward(self, instance: Instance) -> None:
+        """Its backward half is over."""
+        if self.shared:
+            self._read()
+
+    def _read(self) -> None:
+        with self.lock:
+            step = self.step
+            if step is not None and step.metered and self.meter.works:
+                level, peak = self.meter.read()
+                step.floor = min(step.floor, level)
+                step.peak = max(step.peak, peak)
+
+    def _meters(self, instance: Instance, *, forward: bool) -> int:
+        """Notes an event with what is read; bytes of the step that are there now."""
+        step = self.step
+        step.metered = True
+        event = Event(instance, forward)
+        if self.meter.works:
+            event.level, event.before = self.meter.read()
+            step.peak = max(step.peak, event.before)
+        else:
+            event.level = event.before = sum(one.bytes for one in self.open.values())
+        if not forward:
+            event.accumulates = any(leaf.grad is not None for leaf in instance.leaves)
+        step.events.append(event)
+        step.floor = min(step.floor, event.level)
+        return event.level - step.floor
+
+    def _make_room(self, need: int, without: Instance | None = None) -> int:
+        """Lets open instances become checkpoints until so many bytes are free; what is still missing."""
+        for one in sorted(self.open.values(), key=lambda one: -one.variant.numbers[0]):
+            if need <= 0:
+                break
+            if one.free is not None and one is not without and not one.closed:
+                before = one.variant.numbers[0]
+                one.free()
+                self.freed += 1
+                need -= before - one.variant.numbers[0]
+        return max(need, 0)
+
+    def _careful(self, owner: Any, level: int) -> Variant:
+        """What holds least of the variants that fit beside what is there now."""
+        budget = self.budget
+        if not owner.switches:
+            return owner.base
+        least = owner.checkpoint
+        if budget is None:
+            return least
+        _, forward, backward, _ = least.numbers
+        # By then its results and what comes back for them may be there, too.
+        need = level + max(forward, backward + least.schedule.handed) - budget
+        if need <= 0:
+            return least
+        level -= need - self._make_room(need)
+        if level + max(forward, backward + least.schedule.handed) <= budget:
+            return least
+        found = owner.holding(least.numbers[0], budget - level) or owner.holding(None, budget - level)
+        if found is not None:
+            return found
+        if level + max(forward, backward) <= budget:
+            return least
+        return self._exceeds(owner, least, level)
+
+    def _exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
+        """Nothing fits: BudgetError, or a warning."""
+        try:
+            return owner.within(max(self.budget - level, 1))
+        except BudgetError as unmet:
+            smallest = None if unmet.smallest_bytes is None else level + unmet.smallest_bytes
+            text = (
+                f"the calls of {len(self.classes)} graphs share the budget of {self.asked} bytes and do not "
+                f"fit: {level} bytes are there when {owner.name} begins, and {unmet}"
+            )
+        if smallest is not None:
+            text += f". The smallest budget of the run that is known to do is {smallest} bytes"
+        sequence.refuse(self, text, self.budget, smallest, owner.name)
+        return least
+
+    def _let_go(self) -> None:
+        """Forgets the instances that hold nothing any more."""
+        for number, instance in list(self.open.items()):
+            if instance.closed:
+                del self.open[number]
+                if self.step is not None:
+                    self.step.closed(instance)
+
+    def _set_aside(self) -> None:
+        """What is open stays so, and is no part of any step from here on."""
+        for instance in self.open.values():
+            instance.place = -1
+        self.open.clear()
+        self.step = None
+
+    def _share(self) -> None:
+        """Two instances are open for the first time: from here on the step is careful."""
+        self.shared = True
+        self.meter.begin()
+        self.step.metered, self.step.whole = True, False
+        level = self.meter.read()[0] if self.meter.works else 0
+        self.step.floor = level - sum(one.variant.numbers[0] for one in self.open.values())
+
+    def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
+        self._finish()
+        key = (owner, any(args[place].grad is not None for place in owner.trained[:1]))
+        known = self.known.get(key) if self.shared else None
+        metered = self.shared and (known is None or known.measured is None)
+        self.step = Step(key, known, metered=metered, whole=True)
+        self.step.floor = self.floor
+        if metered and self.meter.works:
+            self.meter.begin()
+            # What was computed for the first instance in this step is not what the step began with.
+            made = {
+                one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in _made(owner, args)
+            }
+            self.step.floor = self.meter.read()[0] - sum(made.values())
+
+    def _finish(self) -> None:
+        """What the last step teaches."""
+        step, self.step = self.step, None
+        if step is None or not self.shared:
+            return
+        if step.metered:
+            self.floor = step.floor
+        if step.known is not None:
+            if step.departed:
+                self.known.pop(step.key, None)
+            elif step.metered and len(step.trail) == len(step.known.trail):
+                step.known.measured = step.peak - step.floor
+            return
+        if step.whole and step.metered and any(not event.forward for event in step.events):
+            while len(self.known) >= MOST_KNOWN:
+                self.known.pop(next(iter(self.known)))
+            self.known[step.key] = sequence.learnt(self, step)
+            self.times += 1
+
+
+def _made(owner: Any, args: Sequence[Any]) -> list[torch.Tensor]:
+    """Arguments that were computed, and have gradients."""
+    tensors = (args[place] for place in owner.others)
+    return [one for one in tensors if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+
+
+def first_run(owner: Any) -> None:
+    """Classes that were compiled ahead (those of DDP's buckets) show only now where they run."""
+    if owner.calls == 0 and owner.group is not None:
+        fixed.divide_around(owner)

@@ -1,0 +1,83 @@
+"""What lives on a device at the events of a step: read from the allocator, not guessed.
+
+On the CPU rk's own counter stands in front of PyTorch's allocator from the moment that two graphs are
+known to share a budget (``_rk_runtime.count_memory``); on a GPU the caching allocator counts anyway.
+Gradients of parameters are not activations, whoever makes them: they are found as the ``.grad`` of the
+parameters of this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import weakref
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+
+class Meter:
+    """Reads the bytes that are allocated on a device, without the gradients of parameters."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Counting begins now."""
+        self._read = _cpu() if device.type == "cpu" else _accelerator(device)
+        self._device = device
+        self._parameters: list[weakref.ref[nn.Parameter]] = []
+        self._before = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether anything can be read: on the CPU it takes rk's runtime, which is built for one torch."""
+        return self._read is not None
+
+    def begin(self) -> None:
+        """A step begins: its parameters are those that are there now."""
+        # Lazy proxies among the objects must not be asked for their class.
+        found = (one for one in gc.get_objects() if issubclass(type(one), nn.Parameter))
+        self._parameters = [weakref.ref(one) for one in found if one.device.type == self._device.type]
+        self._before = self._gradients()
+        if self.works:
+            self._read()
+
+    def read(self) -> tuple[int, int]:
+        """Bytes now, and the most since the last reading; what has become a gradient by now is in neither,
+        but the most may have what became one since.
+        """
+        level, peak = self._read()
+        before, self._before = self._before, self._gradients()
+        return level - self._before, max(peak - before, level - self._before)
+
+    def _gradients(self) -> int:
+        total = 0
+        for reference in self._parameters:
+            parameter = reference()
+            if parameter is not None and parameter.grad is not None:
+                total += parameter.grad.untyped_storage().nbytes()
+        return total
+
+
+def _cpu() -> Callable[[], tuple[int, int]] | None:
+    with contextlib.suppress(ImportError):
+        from rk import _rk_runtime
+
+        if torch.__version__.split("+")[0] == _rk_runtime.torch_version():
+            _rk_runtime.count_memory()
+            return _rk_runtime.memory
+    return None
+
+
+def _accelerator(device: torch.device) -> Callable[[], tuple[int, int]]:
+    module = torch.get_device_module(device)
+    highest = 0
+
+    def read() -> tuple[int, int]:
+        # The statistics are the user's, and are not reset: a peak is seen when it is a new one.
+        nonlocal highest
+        level, most = module.memory_allocated(device), module.max_memory_allocated(device)
+        peak = most if most > highest else level
+        highest = most
+        return level, peak
+
+    return read

@@ -1,0 +1,94 @@
+"""``rk.plans()``: the plans that this process runs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from rk._run import group
+from rk._run.classes import GraphClass
+from rk._run.group import Group
+from rk._run.steps import Known
+
+__all__ = ["Plan", "plans"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is planned for one graph; bytes and nanoseconds. Where several graphs share a budget, peak and
+    time are those of the whole step.
+    """
+
+    graph: str
+    """The module that it is the graph of."""
+    instances: int
+    """Its calls in one step."""
+    variants: dict[str, int]
+    """How many of them run which variant."""
+    budget: int
+    peak: int
+    """Planned."""
+    measured: int | None
+    """The real peak of a step; None if none was measured: a graph that is alone is not."""
+    time: int
+    """Predicted, of all calls in the step."""
+    lower_bound: int
+    """No choice takes less time."""
+    codegen: str
+    device: str
+    times: int
+    """How often it was planned."""
+
+    def __str__(self) -> str:
+        """One line."""
+        parts = ", ".join(f"{count} x {name}" for name, count in self.variants.items())
+        measured = "" if self.measured is None else f", measured {self.measured}"
+        return (
+            f"{self.graph} ({parts or 'not run'}): peak {self.peak} of {self.budget} bytes{measured}, "
+            f"{self.time / 1e6:.3f} ms (at least {self.lower_bound / 1e6:.3f}), codegen {self.codegen}, "
+            f"{self.device}, planned {self.times}x"
+        )
+
+
+def plans() -> list[Plan]:
+    """The plans of this process, one for each graph with a backward pass, group by group."""
+    return [_plan(one, owner) for one in list(group.GROUPS.values()) for owner in _ordered(one)]
+
+
+def _ordered(shared: Group) -> list[GraphClass]:
+    return sorted((one for one in shared.classes if one.base is not None), key=lambda one: one.number)
+
+
+def _plan(shared: Group, owner: GraphClass) -> Plan:
+    known = next((one for one in reversed(shared.known.values()) if owner in one.trail), None)
+    about = _alone(owner) if known is None else _together(owner, known)
+    times = owner.times + (shared.times if known is not None else 0)
+    return Plan(
+        graph=owner.name, codegen=owner.options.codegen, device=str(shared.device), times=times, **about
+    )
+
+
+def _alone(owner: GraphClass) -> dict:
+    plan = owner.base.schedule
+    return {
+        "instances": int(owner.calls > 0),
+        "variants": {owner.base.name: 1} if owner.calls else {},
+        "budget": plan.budget,
+        "peak": plan.peak,
+        "measured": None,
+        "time": plan.time,
+        "lower_bound": plan.lower_bound,
+    }
+
+
+def _together(owner: GraphClass, known: Known) -> dict:
+    forwards = [one for one in known.trail if not isinstance(one, int)]
+    mine = [one.name for one, of in zip(known.variants, forwards, strict=True) if of is owner]
+    return {
+        "instances": len(mine),
+        "variants": {name: mine.count(name) for name in dict.fromkeys(mine)},
+        "budget": known.budget,
+        "peak": known.peak,
+        "measured": known.measured,
+        "time": known.time,
+        "lower_bound": known.lower_bound,
+    }

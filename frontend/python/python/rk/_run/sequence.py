@@ -1,0 +1,219 @@
+"""From an observed step to a choice of variants; the choice itself is made by ``rk_solve::choose``."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+
+from rk import _rk
+from rk._run.steps import Known, Step
+from rk._run.variants import Variant
+from rk.errors import BudgetError
+
+log = logging.getLogger("rk")
+BISECTIONS = 12
+MARGIN = 500
+"""Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
+TIGHTER = 4
+"""Attempts to plan for less what holds the peak."""
+TIGHTER_HELD = (0.0, 0.25, 0.5)
+"""What such plans may hold, between the least and all."""
+Numbers = tuple[int, int, int, int]
+
+
+class Observed:
+    """The events of a step as the planner wants them: what lies beside the instances at each."""
+
+    def __init__(self, step: Step) -> None:
+        """Reads a step from which memory was read at every event."""
+        self.step = step
+        self.events: list[tuple[int | None, int]] = []
+        self.places: dict[int, int] = {}
+        """Per event of the step, its place among these."""
+        self._read()
+        last = len(step.trail) - 1
+        begun = {one.instance.place: place for place, one in enumerate(step.events) if one.forward}
+        self.lives = [
+            (self.places[begun[one.place]], self.places[step.ends.get(one.place, last)])
+            for one in step.instances
+        ]
+
+    def _read(self) -> None:
+        step = self.step
+        held: dict[int, int] = {}
+        for place, event in enumerate(step.events):
+            for done in [one for one in held if step.ends.get(one, len(step.trail)) < place]:
+                del held[done]
+            inside = sum(held.values())
+            if event.before > event.level and place > 0:
+                # The caller was busy, and had more in the meantime.
+                self.events.append((None, max(event.before - step.floor - inside, 0)))
+            beside = max(event.level - step.floor - inside, 0)
+            instance = event.instance
+            if event.accumulates:
+                beside += instance.owner.gradient_bytes
+            self.places[place] = len(self.events)
+            self.events.append((instance.place, beside))
+            if event.forward:
+                held[instance.place] = instance.variant.numbers[0]
+
+    def choose(self, budget: int, options: list[list[Numbers]]) -> Any:
+        """The choice when instance ``i`` may be as ``options[i]`` says."""
+        classes: dict[tuple[Numbers, ...], int] = {}
+        instances = []
+        for numbers, life in zip(options, self.lives, strict=True):
+            place = classes.setdefault(tuple(numbers), len(classes))
+            instances.append((place, *life))
+        return _rk.choose(max(budget, 0), [list(one) for one in classes], instances, self.events)
+
+    def need(self, options: list[list[Numbers]]) -> int:
+        """The smallest budget with these options."""
+        return self.choose(0, options)[2]
+
+
+def learnt(group: Any, step: Step) -> Known:
+    """The choice for a step like this one; BudgetError if none fits."""
+    observed = Observed(step)
+    instances = step.instances
+    budget = group.budget
+    if budget is None:
+        whole = observed.need([[_keep(one.owner).numbers] for one in instances])
+        budget = int(whole * float(group.asked[:-1]) / 100)
+    asked, budget = budget, budget - budget // MARGIN
+    owners = list(dict.fromkeys(one.owner for one in instances))
+    variants = {owner: _ends(owner) for owner in owners}
+    share = _share(observed, budget, variants, instances)
+    for owner in owners:
+        variants[owner] += _between(owner, budget, share)
+    for _ in range(TIGHTER):
+        options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
+        chosen, time, peak, event, bound = observed.choose(budget, options)
+        if chosen is not None or not _tightened(observed, budget, variants, peak, event):
+            break
+    holder = _holder(observed, event)
+    if chosen is None:
+        _refuse(group, asked, peak + peak // MARGIN, holder, all(one.switches for one in owners))
+        return Known(list(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
+    found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
+    base = sum(one.owner.base.schedule.base_time for one in instances)
+    log.info(
+        "rk: %d calls of %d graphs: peak %d of %d bytes at %s, %.1f %% more time by plan, %.1f %% at least",
+        len(instances),
+        len(owners),
+        peak,
+        asked,
+        holder,
+        100 * (time - base) / max(base, 1),
+        100 * (bound - base) / max(base, 1),
+    )
+    return Known(list(step.trail), found, asked, peak, time, bound, holder)
+
+
+def _keep(owner: Any) -> Variant:
+    return owner.keep_all if owner.switches else owner.base
+
+
+def _ends(owner: Any) -> list[Variant]:
+    """The variants that need no search."""
+    if not owner.switches:
+        return [owner.base]
+    base = [] if owner.base is owner.keep_all else [owner.base]
+    return [owner.checkpoint, *base, owner.keep_all]
+
+
+def _share(
+    observed: Observed, budget: int, variants: dict[Any, list[Variant]], instances: list[Any]
+) -> float:
+    """The largest share of what they would like that all instances may hold alike."""
+
+    def fits(share: float) -> bool:
+        options = [[_mixed(variants[one.owner], share)] for one in instances]
+        return observed.choose(budget, options)[0] is not None
+
+    low, high = 0.0, 1.0
+    if fits(high):
+        return high
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _mixed(variants: list[Variant], share: float) -> Numbers:
+    least, most = variants[0].numbers, variants[-1].numbers
+    held = least[0] + int(share * max(most[0] - least[0], 0))
+    return held, max(most[1], held), max(most[2], held), most[3]
+
+
+def _between(owner: Any, budget: int, share: float) -> list[Variant]:
+    """Variants that hold less than all: the share that all may hold alike, and something above."""
+    if not owner.switches or share >= 1:
+        return []
+    least, most = owner.checkpoint.numbers[0], owner.keep_all.numbers[0]
+    targets = [least + int(one * (most - least)) for one in (share, (1 + share) / 2)]
+    found = [owner.holding(held, budget) for held in targets if held > least]
+    return [one for one in found if one is not None]
+
+
+def _numbers(instance: Any, variant: Variant) -> Numbers:
+    """What a variant takes where another one was observed: what it saves of the caller's may live longer."""
+    held, forward, backward, time = variant.numbers
+    if variant is instance.variant or not instance.owner.switches:
+        return held, forward, backward, time
+    seen = instance.variant.code.callers
+    lives = {**instance.owner.checkpoint.code.callers, **variant.code.callers}
+    more = sum(size for key, size in lives.items() if key not in seen)
+    return held + more, forward + more, backward + more, time
+
+
+def _tightened(
+    observed: Observed, budget: int, variants: dict[Any, list[Variant]], need: int, event: int
+) -> bool:
+    """Plans the class that holds the peak for less; whether there is such a plan."""
+    place, _ = observed.events[event]
+    if place is None:
+        return False
+    owner = observed.step.instances[place].owner
+    if not owner.switches:
+        return False
+    # A plan's peak has what is the caller's in backward, a variant's has not.
+    half, callers = (1, 0) if observed.lives[place][0] == event else (2, owner.base.schedule.handed)
+    room = min(one.numbers[half] for one in variants[owner]) - (need - budget)
+    least, most = owner.checkpoint.numbers[0], owner.keep_all.numbers[0]
+    targets = [least + int(one * (most - least)) for one in TIGHTER_HELD]
+    found = [owner.holding(held, room + callers) for held in (*targets, None)]
+    new = [one for one in found if one is not None and not any(one is other for other in variants[owner])]
+    variants[owner] += new
+    return bool(new)
+
+
+def _holder(observed: Observed, event: int) -> str:
+    place, _ = observed.events[event]
+    if place is None:
+        return "what runs between the graphs"
+    instance = observed.step.instances[place]
+    half = "forward" if observed.lives[place][0] == event else "backward"
+    return f"{half} of {instance.owner.name}, call {place + 1} of the step"
+
+
+def _refuse(group: Any, budget: int, need: int, holder: str, strict: bool) -> None:
+    text = (
+        f"no choice for the {len(group.classes)} graphs of the run fits in {budget} bytes; the smallest "
+        f"budget known to do is {need} bytes; {holder} holds the peak"
+    )
+    if not strict:
+        text += "; what codegen 'inductor' and 'rk' compile is not switched from call to call"
+    refuse(group, text, budget, need, holder, strict=strict)
+
+
+def refuse(
+    group: Any, text: str, budget: int, smallest: int | None, holder: str, *, strict: bool = True
+) -> None:
+    """Tells the user that the budget of a run cannot be met, as ``on_infeasible`` says."""
+    if strict and group.options.on_infeasible == "error":
+        error = BudgetError(text)
+        error.budget_bytes, error.smallest_bytes, error.holder = budget, smallest, holder
+        error.lower_bound_bytes = None
+        raise error
+    warnings.warn(f"rk: {text}. Going on with what holds least", stacklevel=3)

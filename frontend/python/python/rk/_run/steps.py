@@ -1,0 +1,81 @@
+"""One training step as its group sees it: halves of instances in order, and what was read at each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rk._run.variants import Instance, Variant
+
+
+@dataclasses.dataclass
+class Event:
+    """A half of an instance."""
+
+    instance: Instance
+    forward: bool
+    level: int = 0
+    """Bytes when it began."""
+    before: int = 0
+    """The most since the half before it ended."""
+    accumulates: bool = False
+    """The parameters have gradients, to which those of this half are added."""
+
+
+@dataclasses.dataclass
+class Known:
+    """A sequence that was observed, and the choice for it."""
+
+    trail: list[Any]
+    """Per half, the class whose forward it is, or whose backward it is, as the place of its forward half."""
+    variants: list[Variant]
+    """Per forward half."""
+    budget: int
+    peak: int
+    """Planned."""
+    time: int
+    lower_bound: int
+    holder: str
+    """What holds the peak."""
+    measured: int | None = None
+    """The peak of the first step that ran so; None if none was measured."""
+
+
+class Step:
+    """From a forward half while nothing is open to the next such."""
+
+    def __init__(self, key: Any, known: Known | None, *, metered: bool, whole: bool) -> None:
+        """``metered``: memory is read at its events; ``whole``: from the first on."""
+        self.key, self.known = key, known
+        self.metered, self.whole = metered, whole
+        self.departed = False
+        """It is not as the known one."""
+        self.trail: list[Any] = []
+        self.events: list[Event] = []
+        self.instances: list[Instance] = []
+        self.ends: dict[int, int] = {}
+        """Per forward half, the last event at which the instance held something."""
+        self.floor = 0
+        """Bytes that were there before the step."""
+        self.peak = 0
+        """The most that was read above them."""
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether instances run what holds least."""
+        return self.known is None or self.departed
+
+    def begins(self, instance: Instance, *, forward: bool) -> None:
+        """Notes a half, and whether the step still is the known one."""
+        mark: Any = instance.owner if forward else instance.place
+        if forward:
+            instance.place = len(self.instances)
+            self.instances.append(instance)
+        if self.known is not None and not self.departed:
+            place = len(self.trail)
+            self.departed = place >= len(self.known.trail) or self.known.trail[place] != mark
+        self.trail.append(mark)
+
+    def closed(self, instance: Instance) -> None:
+        """An instance was found to hold nothing any more."""
+        self.ends[instance.place] = len(self.trail) - 1

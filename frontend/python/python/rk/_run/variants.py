@@ -1,0 +1,307 @@
+"""The plans of one class as code: each has its own two passes, and one compiled callable runs any of
+them.
+
+AOTAutograd compiles the passes of the first plan, with two more saved tensors, ticket and keeper. What
+another plan hands to its backward pass goes into the slots of the first where it is the same value, and
+waits on the instance where there is no slot.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from rk._codegen import program
+from rk._graph import joint
+from rk._graph.step import Step
+from rk._plan.schedule import Schedule
+from rk.errors import ExecutionError
+
+Key = tuple[str, Any]
+"""What is saved, as :func:`rk._codegen.program.written` names it."""
+_NUMBERS = itertools.count(1)
+
+
+@dataclasses.dataclass
+class Variant:
+    """One plan of a class."""
+
+    name: str
+    schedule: Schedule
+    make: Callable[[], Code] | None
+    """Writes its passes; None for what only the compiled callable itself can run."""
+    inside: int = 0
+    """Bytes of its peak that are for what runs inside of it."""
+
+    @functools.cached_property
+    def code(self) -> Code:
+        """Its passes, written when it first runs."""
+        return self.make()
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """Held, the most in forward and in backward, in bytes, and the time: what a choice is made by."""
+        plan = self.schedule
+        if plan.step is not None:
+            # An arena does not shrink in between.
+            arena = plan.peak - self.inside
+            return arena, arena, arena, plan.time
+        return plan.held, plan.forward, plan.backward, plan.time
+
+
+class Code:
+    """The two passes of a plan, and what goes from the one to the other."""
+
+    def __init__(self, step: Step, about: dict[str, Any]) -> None:
+        """``about`` is what :func:`rk._codegen.program.recorded` gives."""
+        made = program.Program(step, about)
+        self.forward, self.backward = made.forward, made.backward
+        self.keys: list[Key] = [tuple(one) for one in about["forward"]["outputs"][len(step.outputs) :]]
+        checked = len(self.keys) - about["forward"]["unchecked"]
+        self.checked = frozenset(self.keys[:checked])
+        self.places = frozenset(self.keys)
+        self.callers: dict[Key, int] = {}
+        """What is the caller's as well, inputs and outputs, with its bytes: a plan's ``held`` does not count
+        it, and it lives at least as long as it is saved.
+        """
+        self.own: set[Key] = set()
+        """What nobody else has."""
+        self._tell_apart(step)
+
+    def _tell_apart(self, step: Step) -> None:
+        named = {node.name: node for node in step.gm.graph.nodes}
+        inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]
+        resident = _storages([one for one in inputs if one in step.static])
+        resident |= _storages(step.gm.graph.find_nodes(op="get_attr"))
+        callers = _storages([*inputs, *step.outputs]) - resident
+        for key in self.keys:
+            kind, value = key
+            tensor = None if kind == "state" else _tensor(inputs[value] if kind == "input" else named[value])
+            storage = None if tensor is None else joint.storage_of(tensor)
+            if storage in callers:
+                self.callers[key] = tensor.untyped_storage().nbytes()
+            elif kind == "node" and tensor is not None and storage not in resident:
+                self.own.add(key)
+
+
+def _storages(nodes: Sequence[Any]) -> set[int]:
+    return {joint.storage_of(one) for one in map(_tensor, nodes) if one is not None}
+
+
+def _tensor(node: Any) -> torch.Tensor | None:
+    return joint.tensor_of(node) if isinstance(node, torch.fx.Node) else None
+
+
+class Instance:
+    """One call of a class, from its forward half on."""
+
+    __slots__ = (
+        "beside",
+        "free",
+        "closed",
+        "group",
+        "leaves",
+        "number",
+        "owner",
+        "place",
+        "variant",
+        "versions",
+        "__weakref__",
+    )
+
+    def __init__(self, owner: Any, variant: Variant) -> None:
+        """``owner`` is its class."""
+        self.number = next(_NUMBERS)
+        self.owner, self.variant, self.group = owner, variant, owner.group
+        self.closed = False
+        """Nothing is held any more."""
+        self.place = -1
+        """Which forward half of the step it is."""
+        self.leaves: Sequence[torch.Tensor] = ()
+        """The parameters that it computes gradients of."""
+        self.beside: dict[Key, torch.Tensor] | None = None
+        """What is saved beyond the slots."""
+        self.versions: dict[Key, int] = {}
+        self.free: Callable[[], None] | None = None
+        """Lets go of what need not be held, for running it again; None if that cannot be."""
+
+    @property
+    def bytes(self) -> int:
+        """What it holds by plan, with what is the caller's as well."""
+        callers = self.variant.code.callers if self.owner.switches else {}
+        return self.variant.numbers[0] + sum(callers.values())
+
+    def close(self) -> None:
+        """Nothing is held any more; called from wherever the ticket dies, so it takes no lock."""
+        self.closed = True
+
+
+class Switch(program.Program):
+    """Forward and backward of a class: each call runs the variant that its group chooses."""
+
+    def __init__(self, step: Step, about: dict[str, Any], owner: Any) -> None:
+        """``about`` are the passes of the first plan, ``owner`` is the class."""
+        self.base = Code(step, about)
+        self._owner = owner
+        self._handed, self._slots = len(step.outputs), len(self.base.keys)
+        self._place = self._slots - about["forward"]["unchecked"]
+        """Where ticket and keeper are among what is saved."""
+        self._instances: dict[int, Instance] = {}
+        fake = next(one for node in step.placeholders if (one := joint.tensor_of(node)) is not None)
+        with fake.fake_mode:
+            self._mark = {"val": torch.empty((), dtype=torch.int64)}
+        super().__init__(step, _marked(about, self._handed + self._place, self._place))
+        self.first_activation = self._handed + self._place
+        self.forward, self.backward = boxed(self._forward), boxed(self._backward)
+
+    def _meta(self, kind: str, name: str) -> dict[str, Any]:
+        return self._mark if kind == "mark" else super()._meta(kind, name)
+
+    def _forward(self, args: list[Any]) -> list[Any]:
+        hooked, recomputed = _hooks()
+        # Hooks get what autograd saves, and nothing else is to be held where they are to let go of it.
+        instance = self._owner.group.begin(self._owner, args, hooked)
+        code = self.base if instance.variant is self._owner.base else instance.variant.code
+        spared = self._spared(instance, code, args) if instance.group.shared and not hooked else None
+        try:
+            results = list(code.forward(args))
+        except BaseException:
+            instance.close()
+            raise
+        saved = results[self._handed :]
+        del results[self._handed :]
+        if code is not self.base:
+            saved = self._in_slots(instance, code, saved)
+        number = instance.number
+        ticket, keeper = torch.tensor(number), torch.tensor(0 if recomputed else number)
+        self._instances[number] = instance
+        owner = keeper if hooked and not recomputed else ticket
+        weakref.finalize(owner.untyped_storage(), self._over, number).atexit = False
+        if spared is not None:
+            self._prepare(instance, code, saved, spared)
+        instance.group.end(instance)
+        return [*results, *saved[: self._place], ticket, keeper, *saved[self._place :]]
+
+    def _in_slots(self, instance: Instance, code: Code, saved: list[Any]) -> list[Any]:
+        carried = dict(zip(code.keys, saved, strict=True))
+        slots = [carried.pop(key, None) for key in self.base.keys]
+        instance.beside = carried
+        instance.versions = {key: one._version for key, one in carried.items() if key in code.checked}
+        return [_nothing() if one is None else one for one in slots]
+
+    def _spared(self, instance: Instance, code: Code, args: list[Any]) -> dict[Key, torch.Tensor] | None:
+        """The arguments that an instance has to have at hand to become a checkpoint; None if it cannot."""
+        least = self._owner.checkpoint
+        if instance.variant is least:
+            return None
+        missing = [key for key in least.code.keys if key not in code.places]
+        if any(kind != "input" for kind, _ in missing):
+            return None
+        return {key: args[key[1]] for key in missing}
+
+    def _prepare(self, instance: Instance, code: Code, saved: list[Any], spared: dict[Key, Any]) -> None:
+        least = self._owner.checkpoint
+        here = zip(self.base.keys, saved, strict=True)
+        own = code.own - least.code.own
+        storages = [weakref.ref(one.untyped_storage()) for key, one in here if key in own]
+
+        def free() -> None:
+            for storage in storages:
+                if (found := storage()) is not None:
+                    found.resize_(0)
+            beside = {**spared, **(instance.beside or {})}
+            instance.beside = {key: one for key, one in beside.items() if key in least.code.places}
+            instance.versions |= {key: versions[key] for key in spared if key in least.code.checked}
+            instance.variant, instance.free = least, None
+
+        versions = {key: one._version for key, one in spared.items()}
+        instance.free = free
+
+    def _over(self, number: int) -> None:
+        instance = self._instances.pop(number, None)
+        if instance is not None:
+            instance.close()
+
+    def _backward(self, args: list[Any]) -> Sequence[Any]:
+        ticket, keeper = args[self._place : self._place + 2]
+        instance = self._instances.get(keeper.item() or ticket.item())
+        if instance is None:
+            raise ExecutionError(
+                "a hook on saved tensors has changed the tensor that says which forward pass is meant: "
+                "it holds one integer, and has to come back as it went"
+            )
+        instance.group.begin_backward(instance)
+        del args[self._place : self._place + 2], ticket, keeper
+        code = self.base if instance.variant is self._owner.base else instance.variant.code
+        given = args if code is self.base else self._out_of_slots(instance, code, args)
+        if torch._C._autograd._get_current_graph_task_keep_graph() is False:
+            instance.beside = None
+            instance.close()
+        del args
+        try:
+            return code.backward(given)
+        finally:
+            instance.group.end_backward(instance)
+
+    def _out_of_slots(self, instance: Instance, code: Code, args: list[Any]) -> list[Any]:
+        for key, version in instance.versions.items():
+            if instance.beside[key]._version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace "
+                    f"operation: an input of {self._owner.name}, at version {instance.beside[key]._version} "
+                    f"instead of {version}"
+                )
+        slots = dict(zip(self.base.keys, args, strict=False))
+        late = args[self._slots :]
+        args.clear()
+        beside = instance.beside or {}
+        return [*(beside[key] if key in beside else slots[key] for key in code.keys), *late]
+
+
+def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
+    """The description of passes with ticket and keeper among what is saved."""
+    forward, backward = dict(about["forward"]), dict(about["backward"])
+    marks = [("mark", "ticket"), ("mark", "keeper")]
+    forward["outputs"] = [*forward["outputs"][:output], *marks, *forward["outputs"][output:]]
+    # AOTAutograd puts what is not checked on the node instead of giving it to autograd, which would show it
+    # to hooks. Compiled autograd does not look there, and runs no hooks.
+    forward["unchecked"] += 0 if _autograd_is_compiled() else 1
+    named = [(f"rk_{name}", (kind, name)) for kind, name in marks]
+    backward["inputs"] = [*backward["inputs"][:place], *named, *backward["inputs"][place:]]
+    return {**about, "forward": forward, "backward": backward}
+
+
+@functools.cache
+def _nothing() -> torch.Tensor:
+    """What is in a slot that a variant does not use."""
+    return torch.empty(0)
+
+
+def _hooks() -> tuple[bool, bool]:
+    """Whether hooks get what is saved now, and whether they are those of ``torch.utils.checkpoint``."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    if hooks is None:
+        return False, False
+    return True, getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+
+
+def _autograd_is_compiled() -> bool:
+    from torch._dynamo import compiled_autograd, config
+
+    return config.compiled_autograd or compiled_autograd.depth > 0
+
+
+def boxed(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
+    """A pass as AOTAutograd calls it: with one list, which it may empty."""
+
+    def called(args: list[Any]) -> Sequence[Any]:
+        return run(args)
+
+    called._boxed_call = True
+    return called
