@@ -316,10 +316,10 @@ impl OnlineRuntime {
         self.core.settle(TensorId::new(tensor)).map_err(|stop| self.error(py, stop))
     }
 
-    /// Settles everything that Python holds, if all of it takes no more than `share` of the budget; says whether.
-    fn settle_all(&mut self, py: Python<'_>, share: f64) -> PyResult<bool> {
+    /// Settles these tensors, if all that is settled then takes no more than `share` of the budget; says whether.
+    fn settle_all(&mut self, py: Python<'_>, tensors: Vec<u32>, share: f64) -> PyResult<bool> {
         self.drain()?;
-        let (tensors, bytes) = self.core.unsettled();
+        let (tensors, bytes) = self.core.unsettled(&ids(&tensors));
         let budget = self.core.options().budget;
         let all = self.core.settled_bytes().0 + bytes.0;
         if budget != Bytes::UNLIMITED && all as f64 > share * budget.0 as f64 {

@@ -231,3 +231,37 @@ def test_weights_may_change_between_steps_while_results_of_an_earlier_one_are_ke
     expected = train(whole)
     found = train(rk.memory_budget(int(0.7 * whole.statistics()["peak_bytes"])))
     assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("share", [0.6, 0.8, 1.0, 1.5])
+def test_a_loss_that_is_kept_with_its_graph_takes_nothing_from_the_next_step(share):
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(10)))
+    x, whole = torch.randn(256, 64), rk.memory_budget(None)
+    with whole:
+        model(x).square().mean().backward()
+    expected = [p.grad.clone() for p in model.parameters()]
+    context, kept = rk.memory_budget(int(whole.statistics()["peak_bytes"] * share)), []
+    for _ in range(3):
+        model.zero_grad()
+        with context:
+            kept.append(model(x).square().mean())
+        with context:
+            model(x).square().mean().backward()
+        assert all(torch.equal(p.grad, e) for p, e in zip(model.parameters(), expected, strict=True))
+    model.zero_grad()
+    with context:
+        kept[0].backward()
+    assert all(torch.equal(p.grad, e) for p, e in zip(model.parameters(), expected, strict=True))
+
+
+def test_the_value_of_a_managed_tensor_is_not_given_away():
+    """`x.data = y` would leave an ordinary tensor without memory; kernels would read what is not there."""
+    weight = nn.Parameter(torch.ones(4))
+    with rk.memory_budget(None):
+        weight.data = weight.data - 0.1
+        with pytest.raises(RuntimeError, match=r"x.data = y.*x.copy_\(y\)"):
+            weight * 2
+    for read in (lambda: weight + 1, lambda: weight.detach().numpy().sum(), lambda: str(weight)):
+        with pytest.raises(RuntimeError, match=r"x.data = y.*x.copy_\(y\)"):
+            read()

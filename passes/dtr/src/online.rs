@@ -214,20 +214,18 @@ impl<W: World> Runtime<W> {
         self.make_room(Bytes(0))
     }
 
-    /// Tensors to which the program holds references and that are not settled, one for each storage, with the size of
-    /// all those storages: what settling everything that outlives a step would keep.
-    pub fn unsettled(&mut self) -> (Vec<TensorId>, Bytes) {
+    /// Which of these tensors are not settled, one for each storage, with the size of all those storages: what settling them
+    /// would keep.
+    pub fn unsettled(&mut self, among: &[TensorId]) -> (Vec<TensorId>, Bytes) {
         self.let_go_of_all_past();
         let tables = &self.tables;
-        let (mut tensors, mut bytes) = (Vec::new(), 0);
-        for s in 0..tables.storages() {
-            let used = tables.external[s] > 0 && !tables.settled[s];
-            if let Some(tensor) = tables.tensors_of(s as u32).find(|&t| used && tables.refs[t as usize] > 0) {
-                tensors.push(TensorId(tensor));
-                bytes += tables.size[s];
-            }
-        }
-        (tensors, Bytes(bytes))
+        let mut storages: Vec<(u32, TensorId)> =
+            among.iter().map(|&tensor| (tables.storage_of(tensor).0, tensor)).collect();
+        storages.retain(|&(storage, _)| !tables.settled[storage as usize]);
+        storages.sort_unstable_by_key(|&(storage, _)| storage);
+        storages.dedup_by_key(|&mut (storage, _)| storage);
+        let bytes = storages.iter().map(|&(storage, _)| tables.size[storage as usize]).sum();
+        (storages.into_iter().map(|(_, tensor)| tensor).collect(), Bytes(bytes))
     }
 
     /// Bytes of what is settled, which no eviction will free.

@@ -118,7 +118,7 @@ fn what_is_settled_needs_no_past() {
         if runtime.is_settled(state) {
             continue;
         }
-        let (tensors, bytes) = runtime.unsettled();
+        let (tensors, bytes) = runtime.unsettled(&[state]);
         assert_eq!((&tensors[..], bytes), (&[state][..], Bytes(10)));
         runtime.settle(state).expect("it is in memory");
         assert_eq!(runtime.in_use(), [2, 2, 2], "the weight and the state");

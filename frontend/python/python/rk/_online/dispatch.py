@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from rk._graph.repetition import Manner
-from rk._online.managed import Managed
+from rk._online.managed import Managed, held
 from rk._online.operators import Operator, operator
 from rk._online.outside import Outside, flat_storage
 from rk._online.replay import (
@@ -48,6 +48,12 @@ from rk._online.unmanaged import Unmanaged, kind_of
 from rk._rk import OnlineRuntime, OverBudget
 
 __all__ = ["Managed", "OutOfMemoryError", "Runtime"]
+
+_GIVEN_AWAY = (
+    "`x.data = y` was to give a tensor the memory of one that a budget of rk manages, which is elsewhere: "
+    "write x.copy_(y) under torch.no_grad()"
+)
+"""What is raised when a kernel asks for the memory of a managed tensor."""
 
 
 def in_backward() -> bool:
@@ -164,10 +170,21 @@ class Runtime(Sums):
         for leaf in leaves:
             if leaf.grad is not None:
                 self.unmanaged.forget(leaf.grad)
+        self._settle_what_is_held(1.0)
         self.leaves.clear()
         # What the last operator made is made good.
         self.core.begin(0, [])
         self.core.flush_log()
+
+    def _settle_what_is_held(self, share: float) -> bool:
+        """Keeps the values that the program holds, so that their past is not kept, if all of them take no
+        more than this share of the budget; says whether. What autograd alone holds may be evicted as ever.
+        """
+        leaves = (reference() for reference in self.leaves.values())
+        gradients = (leaf.grad for leaf in leaves if leaf is not None)
+        ids = [one._handle.id for one in gradients if type(one) is Managed and one._runtime is self]
+        ids += held(self.wrappers.values())
+        return self.core.settle_all(ids, share)
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs one operator on managed and ordinary tensors."""
@@ -340,6 +357,8 @@ class Runtime(Sums):
         wrapper = Tensor._make_wrapper_subclass(
             Managed, size, strides=stride, storage_offset=offset, dtype=dtype, device=device
         )
+        # `x.data = wrapper` gives an ordinary tensor the memory that a wrapper does not have.
+        torch._C._set_storage_data_ptr_access_error_msg(wrapper.untyped_storage()._cdata, _GIVEN_AWAY)
         wrapper._runtime = self
         wrapper._handle = handle
         self.wrappers[handle.id] = weakref.ref(wrapper)
@@ -451,7 +470,7 @@ class Runtime(Sums):
         # After a backward pass little is left that depends on a weight: the loss and gradients.
         if (
             tensor.requires_grad
-            and self.core.settle_all(0.5)
+            and self._settle_what_is_held(0.5)
             and not self.core.constant_is_read(storage._cdata)
         ):
             return

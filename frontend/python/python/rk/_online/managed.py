@@ -5,6 +5,9 @@ Not here: what runs on them (``dispatch``).
 
 from __future__ import annotations
 
+import sys
+import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,7 +20,7 @@ from rk._online.replay import flat
 if TYPE_CHECKING:
     from rk._online.dispatch import Runtime
 
-__all__ = ["Managed"]
+__all__ = ["Managed", "held"]
 
 
 class Managed(Tensor):
@@ -133,3 +136,16 @@ class Managed(Tensor):
     def is_checkpoint(self) -> bool:
         """Whether a budget manages this tensor."""
         return True
+
+
+def held(references: Iterable[weakref.ref[Managed]]) -> list[int]:
+    """The ids of those tensors that others than autograd's graph hold: variables, modules, optimizers."""
+    ids = []
+    for reference in references:
+        wrapper = reference()
+        if wrapper is None:
+            continue
+        # One is this variable, one is the call's, and one is that of C++, if anything there holds the tensor.
+        if sys.getrefcount(wrapper) - (wrapper._use_count() > 1) > 2:
+            ids.append(wrapper._handle.id)
+    return ids
