@@ -6,6 +6,7 @@ import only_with_runtime  # noqa: F401 - skips this module
 import pytest
 import torch
 from test_bits import equal
+from torch._dynamo import compiled_autograd
 
 import rk
 from rk._plan import schedule
@@ -185,3 +186,31 @@ def test_operators_of_higher_order_are_refused():
     with pytest.raises(Exception, match="higher-order operator invoke_subgraph.*codegen='fx'") as info:
         gradient(nested)
     assert isinstance(info.value.inner_exception, rk.CompileError)
+
+
+def test_compiled_autograd_around_backward_only_is_refused_by_name():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8))
+    compiled = torch.compile(model, backend="rk", options={"codegen": "rk", "budget": "100%"})
+    loss = compiled(torch.ones(4, 8)).sum()
+    with (
+        compiled_autograd._enable(lambda graph: torch.compile(graph, backend="eager")),
+        pytest.raises(Exception, match="forward pass was compiled without it"),
+    ):
+        loss.backward()
+
+
+@torch.library.custom_op("rk_limits::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    """Of another element type than tracing says."""
+    return (x * 2).double()
+
+
+doubled.register_fake(torch.empty_like)
+doubled.register_autograd(lambda ctx, g: g)
+
+
+def test_a_result_that_tracing_does_not_know_is_refused_with_what_to_do():
+    rk.allow_recompute(doubled)
+    told = "a result takes 256 bytes instead of the planned 128.*codegen='fx'"
+    with pytest.raises(rk.ExecutionError, match=told):
+        gradient(lambda x: doubled(x.sin()).sigmoid())

@@ -20,6 +20,11 @@ from rk.errors import VerifyError
 
 STEPS = 2
 """How many steps are compared: the second starts from what the first one has updated."""
+UNSEEN = (
+    "unless an argument was written to between forward and backward where autograd does not see it "
+    "(through .data), "
+)
+"""What makes two ways of computing a gradient differ that are both right."""
 Run = Callable[[list[Any]], Sequence[Any]]
 
 
@@ -69,7 +74,7 @@ class Verifier:
         expected = self.backward(*saved, *args[carried:])
         found = run(args)
         for name, one, other in zip(self.names, expected, found, strict=False):
-            _compare(f"the gradient of {name}", one, other)
+            _compare(f"the gradient of {name}", one, other, UNSEEN)
         self.left -= 1
         return found
 
@@ -92,10 +97,12 @@ def _storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
     return [one.untyped_storage() for one in values if isinstance(one, torch.Tensor)]
 
 
-def _compare(name: str, expected: Any, found: Any) -> None:
+def _compare(name: str, expected: Any, found: Any, unless: str = "") -> None:
     if not isinstance(expected, torch.Tensor) or not isinstance(found, torch.Tensor):
         if expected is not found and expected != found:
             raise VerifyError(f"{name} is {found} instead of {expected}")
         return
     if not bits.equal(expected, found):
-        raise VerifyError(f"{name} is not what it is without the plan; this is a bug in rk, please report it")
+        raise VerifyError(
+            f"{name} is not what it is without the plan; {unless}this is a bug in rk, please report it"
+        )

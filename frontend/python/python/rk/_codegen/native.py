@@ -126,8 +126,12 @@ class Program:
         machine = self._idle.pop() if self._idle else self._machine()
         try:
             made = machine.forward(handles_of(tensors))
-        except BaseException:
+        except BaseException as error:
             self._idle.append(machine)
+            if isinstance(error, ExecutionError) and "instead of the planned" in str(error):
+                raise ExecutionError(
+                    f"{error}. codegen='fx' takes results as their kernels make them"
+                ) from None
             raise
         del tensors
         torch.autograd.graph.increment_version([args[place] for place in self._updated])

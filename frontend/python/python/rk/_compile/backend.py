@@ -20,7 +20,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 
 from rk import _torch
 from rk._codegen import comparison, emit, limits, program
-from rk._compile import governed, sizes
+from rk._compile import governed, sizes, unseen
 from rk._graph import normalize, unplannable
 from rk._graph.step import Step
 from rk._plan import schedule, settings, shares
@@ -258,3 +258,4 @@ class Compiled:
 
 
 governed.install(rk)
+unseen.install()
