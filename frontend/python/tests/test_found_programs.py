@@ -37,6 +37,27 @@ FOUND = {
             wrap="layers",
         ),
     ),
+    # As many rows as columns: all sizes are known, and the rate is a number among the inputs.
+    "a number beside known sizes": (
+        "fx 60%",
+        Program(
+            20033,
+            (
+                Layer("Dropped", {"rate": 0.5, "how": "dropout1d"}),
+                Layer("Dropped", {"rate": 0.5, "how": "dropout"}),
+            ),
+            width=32,
+            batches=(32,),
+            dynamic=True,
+        ),
+    ),
+    # A norm of bfloat16 saves its statistics in the precision of its weights.
+    "a norm under autocast": ("rk 60%", Program(20163, (Layer("Autocast", {"inner": "all"}),))),
+    # A batch norm in evaluation mode, too.
+    "a frozen norm under autocast": (
+        "rk 100%",
+        Program(20151, (Layer("Layer", {"act": "gelu", "bias": True}), Layer("FrozenNorm")), autocast=True),
+    ),
 }
 SEEDS = {
     "fx least": (4, 15, 22, 31, 32, 43, 62, 67, 101, 108, 115, 127),
