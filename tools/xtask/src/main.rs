@@ -11,13 +11,16 @@ mod drawing;
 mod goldens;
 mod new_pass;
 mod nightly;
+mod notices;
 mod passes_page;
 mod process;
 mod python;
+mod release;
 mod setup;
 mod suite;
 mod tidy;
 mod torch_versions;
+mod wheel;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -47,7 +50,9 @@ enum Verb {
     /// Build the Python package and make it importable in .venv
     Python,
     /// Build the one wheel that needs torch and nothing else
-    Wheel(python::WheelOptions),
+    Wheel(wheel::Options),
+    /// Go through the list of what a release needs, with the wheel freshly installed
+    Release(release::Options),
     /// Run the lit tests with the tools as they are built
     Lit(goldens::LitOptions),
     /// Rewrite golden files and snapshots; read `git diff` before committing
@@ -87,7 +92,8 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Nightly(options) => nightly::run(&checkout, &options),
         Verb::Matrix(options) => torch_versions::matrix(&checkout, &options),
         Verb::Python => python::install(&checkout),
-        Verb::Wheel(options) => python::wheel(&checkout, &options),
+        Verb::Wheel(options) => wheel::run(&checkout, &options),
+        Verb::Release(options) => release::run(&checkout, &options),
         Verb::Lit(options) => goldens::lit(&checkout, &options),
         Verb::Bless(options) => goldens::bless(&checkout, &options),
         Verb::Docs(options) => passes_page::run(&checkout, &options),

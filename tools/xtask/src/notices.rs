@@ -25,7 +25,7 @@ const SOLVER: &str = "/usr/lib/x86_64-linux-gnu/libCbcSolver.so.3";
 /// Part of every Linux that the wheel is for; the tag of the wheel says so.
 const SYSTEM: [&str; 3] = ["libc6", "libgcc-s1", "libstdc++6"];
 
-/// The text, and Debian's packages that it speaks of.
+/// The text, and the shared libraries whose licences are in it, by the beginning of their names: `libCbc`.
 ///
 /// # Errors
 /// When cargo or dpkg cannot be asked, or a package of Debian's has no copyright file.
@@ -43,7 +43,13 @@ pub fn text(checkout: &Checkout) -> Result<(String, BTreeSet<String>)> {
         }
     }
     let mut packages: BTreeSet<String> = LINKED.map(str::to_owned).into();
-    packages.extend(packages_of(SOLVER)?);
+    let mut libraries = BTreeSet::new();
+    for path in needed_by(SOLVER)? {
+        if let Some(package) = owner(&path)?.filter(|package| !SYSTEM.contains(&package.as_str())) {
+            packages.insert(package);
+            libraries.extend(stem(&path.to_string_lossy()));
+        }
+    }
     for package in &packages {
         let file = PathBuf::from(format!("/usr/share/doc/{package}/copyright"));
         let text =
@@ -61,7 +67,7 @@ pub fn text(checkout: &Checkout) -> Result<(String, BTreeSet<String>)> {
     for (names, text) in sections {
         write!(out, "\n{}\n{}\n\n{text}\n", "=".repeat(100), names.join("\n"))?;
     }
-    Ok((out, packages))
+    Ok((out, libraries))
 }
 
 /// Crates of others in the extension modules: name with version, licence expression, folder.
@@ -127,18 +133,16 @@ fn licence_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Debian's packages of a library and of what it needs, without the system's.
-fn packages_of(library: &str) -> Result<BTreeSet<String>> {
+/// `libblas` of `/usr/lib/x86_64-linux-gnu/libblas.so.3`.
+pub fn stem(path: &str) -> Option<String> {
+    Some(path.rsplit('/').next()?.split_once(".so")?.0.to_owned())
+}
+
+/// A library and what it needs, as the loader finds it.
+fn needed_by(library: &str) -> Result<Vec<PathBuf>> {
     let listing = process::capture(Command::new("ldd").arg(library))?;
     let needed = listing.lines().filter_map(|line| line.split("=> ").nth(1)?.split(' ').next());
-    let mut found = BTreeSet::new();
-    for path in std::iter::once(library).chain(needed) {
-        found.extend(owner(Path::new(path))?);
-    }
-    for package in SYSTEM {
-        found.remove(package);
-    }
-    Ok(found)
+    Ok(std::iter::once(library).chain(needed).map(PathBuf::from).collect())
 }
 
 /// The package that a file belongs to; nothing for what the kernel provides.
@@ -164,14 +168,16 @@ mod tests {
 
     #[test]
     fn crates_llvm_and_the_solver_are_in_it() -> Result<()> {
-        let (text, packages) = text(&Checkout::find()?)?;
+        let (text, libraries) = text(&Checkout::find()?)?;
         for word in
             ["serde_json 1", "pyo3 0", "torch-sys 0", "llvm-22-dev (Debian)", "coinor-libcbc3 (Debian)"]
         {
             assert!(text.contains(word), "{word} is not in the notices");
         }
         assert!(text.contains("Apache License v2.0 with LLVM Exceptions") || text.contains("LLVM-exception"));
-        assert!(packages.contains("libgfortran5") && !packages.contains("libc6"));
+        assert!(text.contains("libgfortran5 (Debian)") && !text.contains("libc6 (Debian)"));
+        assert!(["libCbcSolver", "libOsiClp", "libbz2"].iter().all(|name| libraries.contains(*name)));
+        assert!(!libraries.contains("libc"));
         // What only tests or builds is not in the wheel.
         assert!(!text.contains("criterion 0"));
         Ok(())

