@@ -160,7 +160,7 @@ class Runtime(Sums):
         for leaf in ours:
             self.core.settle(leaf.grad._handle.id)
         # As long as gradients count: the core does not see them any more when they are given back.
-        self.core.settle_all(1.0)
+        self._settle_what_is_held(1.0)
         for leaf in ours:
             own = leaf.grad._handle.id
             (value,) = self.core.begin(0, [own])
@@ -170,7 +170,6 @@ class Runtime(Sums):
         for leaf in leaves:
             if leaf.grad is not None:
                 self.unmanaged.forget(leaf.grad)
-        self._settle_what_is_held(1.0)
         self.leaves.clear()
         # What the last operator made is made good.
         self.core.begin(0, [])
