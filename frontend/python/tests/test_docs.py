@@ -1,18 +1,90 @@
-"""The first example of a page runs as it stands there."""
+"""The manual: its Python runs as it stands there, its links lead somewhere, its tables are complete."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+import rk
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```python\n(?P<code>.*?)```", re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md"])
-def test_the_example_runs(page):
-    example = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[1]
-    scope = {}
-    exec(compile(example, page, "exec"), scope)
-    assert scope["loss"].isfinite()
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path) -> list[tuple[int, str]]:
+    """The blocks of a page that run, with the lines that they start at."""
+    text = page.read_text()
+    found = [one for one in BLOCK.finditer(text) if not one["reason"]]
+    return [(text.count("\n", 0, one.start("code")), one["code"]) for one in found]
+
+
+def prose(page: Path) -> str:
+    """A page without its code."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """What mkdocs calls the headings of a page."""
+    found: set[str] = set()
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower())
+        numbered = (f"{slug}_{count}" for count in itertools.count(1))
+        found.add(next(one for one in itertools.chain([slug], numbered) if one not in found))
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+def test_the_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for line, code in blocks(page):
+        # Errors name the line of the page.
+        exec(compile("\n" * line + code, str(page), "exec"), names)  # noqa: S102
+
+
+def test_blocks_are_found():
+    assert sum(len(blocks(page)) for page in PAGES) >= 25
+    for page in PAGES:
+        told = re.findall(r"<!-- not run: .*? -->", page.read_text())
+        assert len(told) == sum(bool(one["reason"]) for one in BLOCK.finditer(page.read_text())), name(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    for link in LINK.finditer(prose(page)):
+        path, _, anchor = link["target"].partition("#")
+        if path.startswith(("http:", "https:")):
+            continue
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} links to {link['target']}"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)} links to {link['target']}"
+
+
+def test_every_page_is_in_the_manual():
+    nav = (ROOT / "mkdocs.yml").read_text()
+    absent = [page for page in PAGES[1:] if str(page.relative_to(ROOT / "docs")) not in nav]
+    assert not absent
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs" / "reference" / "python-api.md").read_text()
+    absent = [one for one in rk.__all__ if f"`rk.{one}" not in text]
+    assert not absent
+
+
+def test_every_error_is_explained():
+    text = (ROOT / "docs" / "refusals.md").read_text()
+    errors = [one for one in rk.__all__ if one.endswith("Error")]
+    assert len(errors) >= 8
+    assert not [one for one in errors if f"`rk.{one}`" not in text]

@@ -1,9 +1,8 @@
-"""The training scripts in examples/ and the examples of docs/drop-in.md run, on small sizes, and learn."""
+"""The training scripts in examples/ run, on small sizes, and learn."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,3 @@ def test_training_scripts(name):
     spec.loader.exec_module(script)
     losses = script.train(**SIZES[name])
     assert len(losses) == 4 and min(losses[1:]) < losses[0]
-
-
-def test_the_manual(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "drop-in.md").read_text()
-    names = {}
-    examples = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(examples) >= 5
-    for example in examples:
-        exec(compile(example, "docs/drop-in.md", "exec"), names)  # noqa: S102
