@@ -9,6 +9,7 @@ mod crate_graph;
 mod demo;
 mod drawing;
 mod goldens;
+mod manual;
 mod new_pass;
 mod nightly;
 mod notices;
@@ -59,6 +60,8 @@ enum Verb {
     Bless(goldens::BlessOptions),
     /// Write docs/passes.md from the passes' headers and their lit examples
     Docs(passes_page::Options),
+    /// Build the manual under docs as a site; a broken link is an error
+    Manual(manual::Options),
     /// Write the tables of docs/benchmarks-gpu.md from what `python -m gpu_suite` measured
     GpuTables(python::GpuTablesOptions),
     /// Write the skeleton of a pass, and say what to add where
@@ -97,6 +100,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Lit(options) => goldens::lit(&checkout, &options),
         Verb::Bless(options) => goldens::bless(&checkout, &options),
         Verb::Docs(options) => passes_page::run(&checkout, &options),
+        Verb::Manual(options) => manual::run(&checkout, &options),
         Verb::GpuTables(options) => python::gpu_tables(&checkout, &options),
         Verb::NewPass(options) => new_pass::run(&checkout, &options),
         Verb::Tidy => tidy::run(&checkout),

@@ -6,7 +6,7 @@
 
 pub mod beside;
 mod debian;
-mod python;
+pub mod python;
 mod wheels;
 
 use std::time::Instant;
