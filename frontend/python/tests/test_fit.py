@@ -110,7 +110,7 @@ def test_the_peak_of_a_loop_is_foreseen(name):
     args, kwargs = capture.arguments(sample)
     model(*args, **kwargs)
     foreseen = rk.fit(model, sample, torch.optim.AdamW, device="cpu")
-    compiled = rk.compile(model, budget="100%")
+    compiled = rk.compile(model, budget="100%", solver="keep-all")
     optimizer = torch.optim.AdamW(model.parameters())
 
     def step():
@@ -142,7 +142,7 @@ def test_nothing_of_the_size_of_the_model_is_allocated():
 
 def test_the_largest_batch_fits_and_the_next_does_not():
     model = Loss(perceptron())
-    allowed = dict(optimizer=torch.optim.SGD, budget="1MB", device="cpu", max_overhead=25.0)
+    allowed = dict(optimizer=torch.optim.SGD, budget="1MB", device="cpu", max_overhead=25.0, solver="greedy")
     answer = rk.fit(model, torch.empty(64, 64), max_batch=True, **allowed)
     largest = answer.max_batch
     assert largest > 64

@@ -72,6 +72,7 @@ PARTS = {
     ),
     "torch.compile": (
         "torch._C._autograd._get_current_graph_task_keep_graph",
+        "torch._dynamo.compiled_autograd.AutogradCompilerInstance.proxy_call_aot_backward",
         "torch._dynamo.backends.common.aot_autograd",
         "torch._dynamo.backends.debugging.boxed_nop",
         "torch._dynamo.config.allow_rnn",
@@ -126,6 +127,7 @@ PARTS = {
         "torch._C._disabled_torch_function_impl",
         "torch._C._set_conj",
         "torch._C._set_neg",
+        "torch._C._set_storage_data_ptr_access_error_msg",
         "torch._subclasses.FakeTensor",
         "torch.utils._python_dispatch.TorchDispatchMode",
         "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
