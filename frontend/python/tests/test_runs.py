@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 import torch
 from torch import nn
 
+import rk
 from rk._plan import measure
 from rk._run import group
+
+
+@pytest.fixture(autouse=True)
+def _no_groups():
+    group.GROUPS.clear()
 
 
 class Block(nn.Module):
@@ -96,7 +103,6 @@ def equal(left, right):
 
 def kept(make, step, share, compiled=by_blocks, **options):
     """Peaks and bits beside those of ``aot_eager``; asserts the promise, and returns the group."""
-    group.GROUPS.clear()
     peaks, bits = trained(make, step, compiled())
     budget = int(share * peaks[-1])
     found, same = trained(make, step, compiled(budget=budget, **options))
@@ -121,3 +127,152 @@ def test_several_micro_batches(step):
 
 def test_random_numbers_are_drawn_as_without_a_budget():
     kept(lambda: Tower(dropout=0.2), once, 0.6)
+
+
+def in_turn(*steps):
+    """A step that is something else each time."""
+    waiting = iter(steps)
+    return lambda model: next(waiting)(model)
+
+
+def without_some(model):
+    model(ids(), skip=(2, 5)).backward()
+
+
+def evaluated_first(model):
+    model(ids(3))
+    once(model)
+
+
+def stopped(model):
+    with pytest.raises(ZeroDivisionError):
+        model(ids(3)).div(1 / 0)
+    once(model)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [micro_batches_at_once, without_some, evaluated_first, stopped],
+    ids=["more micro-batches", "fewer layers", "an evaluation", "an exception"],
+)
+def test_a_step_that_departs_keeps_the_budget_at_once(other):
+    (most, *_), bits = trained(Tower, micro_batches_at_once, by_blocks(), steps=1)
+    steps = (once, once, other, once, once)
+    peaks, bits = trained(Tower, in_turn(*steps), by_blocks(), steps=5)
+    budget = int(0.4 * most)
+    found, same = trained(Tower, in_turn(*steps), by_blocks(budget=budget), steps=5)
+    assert equal(bits, same)
+    assert all(peak <= budget for peak in found), (budget, found)
+
+
+def test_calls_let_go_of_what_they_can_compute_again():
+    """Four blocks have kept all when more come than ever before."""
+    model = Tower()
+    (peak, *_), _ = trained(Tower, micro_batches_at_once, by_blocks(), steps=1)
+    torch._dynamo.reset()
+    by_blocks(budget=int(0.4 * peak))(model)
+    for _ in range(3):
+        once(model)
+    micro_batches_at_once(model)
+    (shared,) = group.GROUPS.values()
+    assert shared.freed > 0
+
+
+def test_backward_twice():
+    bits = []
+    for compiled in (by_blocks(), by_blocks(budget=1_200_000)):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Tower()
+        compiled(model)
+        for _ in range(3):
+            model.zero_grad()
+            loss = model(ids())
+            loss.backward(retain_graph=True)
+            loss.backward()
+            bits.append([one.grad.clone() for one in model.parameters()])
+    assert all(map(equal, bits[:3], bits[3:]))
+
+
+def test_a_change_of_what_backward_reads_is_noticed():
+    model = Tower()
+    by_blocks(budget=1_200_000)(model)
+    once(model)
+    loss = model(ids())
+    with torch.no_grad():
+        model.blocks[3].up.weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_nothing_stays_open():
+    model = Tower()
+    by_blocks(budget=1_200_000)(model)
+    for _ in range(2):
+        once(model)
+        loss = model(ids(3))
+        del loss
+    gc.collect()
+    (shared,) = group.GROUPS.values()
+    assert all(one.closed for one in shared.open.values())
+
+
+def test_two_threads():
+    def run(compiled):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        models = [Tower(4), Tower(4)]
+        for model in models:
+            compiled(model)
+            once(model)
+
+        def train(model):
+            for _ in range(4):
+                once(model)
+
+        threads = [threading.Thread(target=train, args=(model,)) for model in models]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        return [one.grad for model in models for one in model.parameters()]
+
+    assert equal(run(by_blocks()), run(by_blocks(budget="2MB")))
+
+
+def test_a_budget_that_no_choice_meets_is_refused_with_one_that_does():
+    (peak, *_), _ = trained(Tower, once, by_blocks(), steps=1)
+    with pytest.raises(Exception, match="smallest") as caught:
+        trained(Tower, once, by_blocks(budget=int(0.2 * peak)))
+    error = getattr(caught.value, "inner_exception", caught.value)
+    assert isinstance(error, rk.BudgetError) and error.smallest_bytes > 0.2 * peak
+
+
+def test_graphs_with_different_budgets_are_apart():
+    model = Tower(2)
+    model.blocks[0].compile(backend="rk", options={"budget": "1MB"})
+    model.blocks[1].compile(backend="rk", options={"budget": "1000000"})
+    once(model)
+    assert len(group.GROUPS) == 1
+    model.blocks[1].compile(backend="rk", options={"budget": "1MB", "group": "other"})
+    once(model)
+    assert len(group.GROUPS) == 2
+
+
+def test_plans_are_listed():
+    model = Tower()
+    by_blocks(budget=1_500_000)(model)
+    for _ in range(3):
+        model.zero_grad()
+        once(model)
+    (plan,) = (one for one in rk.plans() if one.budget == 1_500_000)
+    assert plan.instances == 8 == sum(plan.variants.values())
+    assert plan.measured <= plan.budget and abs(plan.peak - plan.measured) <= 0.05 * plan.budget
+    assert plan.lower_bound <= plan.time and "test_runs.py" in str(plan)
+
+
+def test_a_share_is_one_of_the_whole_step():
+    peaks, bits = trained(Tower, once, by_blocks())
+    found, same = trained(Tower, once, by_blocks(budget="60%"))
+    assert equal(bits, same)
+    assert all(peak <= 0.62 * peaks[-1] for peak in found)

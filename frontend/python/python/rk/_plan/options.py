@@ -38,6 +38,8 @@ class Options:
     """What the budget counts: ``activations``; ``total`` (with parameters, buffers, inputs and gradients);
     ``device``: all of that, with gradients from when they are made, and what the optimizer takes.
     """
+    group: str = ""
+    """Graphs on one device with the same budget, scope and group share that budget."""
     solver: str = "auto"
     """Who plans; ``rk.solvers()`` lists them."""
     time_limit: float | None = None
@@ -136,6 +138,12 @@ def _seconds(name: str, value: Any) -> float | None:
     return float(match[1]) * units[match[2]]
 
 
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise OptionError(f"{name}={value!r} is no text")
+    return value
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise OptionError(f"{name}={value!r} is neither True nor False")
@@ -157,6 +165,7 @@ _CHECKS = {
     "budget": parse_budget,
     "share_of": _one_of(("step", "checkpoints")),
     "scope": _one_of(("activations", "total", "device")),
+    "group": _text,
     "solver": lambda name, value: _one_of(tuple(_rk.solvers()))(name, value),
     "time_limit": _seconds,
     "codegen": _one_of(CODEGENS),

@@ -53,7 +53,9 @@ class GraphClass:
             self.group = group.of(problem.device, self.options)
             self.group.join(self, budget)
         if self.asked is None:
-            self.asked = (budget, 0)
+            whole = self._will_switch() and self.group.shared and budget.endswith("%")
+            # A share is one of the whole step, in which this may be a small part.
+            self.asked = ("100%" if whole else budget, 0)
             if not self._will_switch():
                 fixed.divide_around(self)
         return self.planned("alone", *self.asked)

@@ -43,8 +43,8 @@ def runs(function: Any) -> None:
     _WAITING.pop(function, None)
 
 
-def _key(options: Options) -> tuple[str, str]:
-    return options.budget, options.scope
+def _key(options: Options) -> tuple[str, str, str]:
+    return options.budget, options.scope, options.group
 
 
 def of(device: torch.device, options: Options) -> Group:

@@ -164,6 +164,9 @@ def _numbers(instance: Any, variant: Variant) -> Numbers:
     seen = instance.variant.code.callers
     lives = {**instance.owner.checkpoint.code.callers, **variant.code.callers}
     more = sum(size for key, size in lives.items() if key not in seen)
+    if variant is not instance.owner.checkpoint:
+        # Copies that it takes to become one.
+        more += instance.owner.checkpoint.numbers[0]
     return held + more, forward + more, backward + more, time
 
 

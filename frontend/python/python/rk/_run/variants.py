@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from rk._codegen import program
-from rk._graph import joint
+from rk._graph import joint, loans
 from rk._graph.step import Step
 from rk._plan.schedule import Schedule
 from rk.errors import ExecutionError
@@ -70,6 +70,8 @@ class Code:
         """What is the caller's as well, inputs and outputs, with its bytes: a plan's ``held`` does not count
         it, and it lives at least as long as it is saved.
         """
+        self.copies: dict[Key, int] = {}
+        """What is a copy of an argument (law S9), and of which."""
         self.own: set[Key] = set()
         """What nobody else has."""
         self._tell_apart(step)
@@ -82,6 +84,8 @@ class Code:
         callers = _storages([*inputs, *step.outputs]) - resident
         for key in self.keys:
             kind, value = key
+            if kind == "node" and named[value].meta.get(loans.COPY):
+                self.copies[key] = inputs.index(named[value].args[0])
             tensor = None if kind == "state" else _tensor(inputs[value] if kind == "input" else named[value])
             storage = None if tensor is None else joint.storage_of(tensor)
             if storage in callers:
@@ -201,9 +205,10 @@ class Switch(program.Program):
         if instance.variant is least:
             return None
         missing = [key for key in least.code.keys if key not in code.places]
-        if any(kind != "input" for kind, _ in missing):
+        if any(key[0] != "input" and key not in least.code.copies for key in missing):
             return None
-        return {key: args[key[1]] for key in missing}
+        copies = least.code.copies
+        return {key: args[copies[key]].clone() if key in copies else args[key[1]] for key in missing}
 
     def _prepare(self, instance: Instance, code: Code, saved: list[Any], spared: dict[Key, Any]) -> None:
         least = self._owner.checkpoint
