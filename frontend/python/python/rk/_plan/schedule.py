@@ -139,7 +139,7 @@ class Problem:
 
     def checkpoint(self) -> Schedule:
         """The plan that holds nothing across the hand-over that can be run again."""
-        folder, name = self.options.cache_folder(), self._named("checkpoint")
+        folder, name = self.options.cache_folder(), f"checkpoint-{self._named('checkpoint')}"
         known = cache.read(folder, name)
         if known is None:
             known = json.loads(_rk.checkpoint(self.text()))

@@ -53,12 +53,16 @@ class GraphClass:
             self.group = group.of(problem.device, self.options)
             self.group.join(self, budget)
         if self.asked is None:
-            whole = self._will_switch() and self.group.shared and budget.endswith("%")
-            # A share is one of the whole step, in which this may be a small part.
-            self.asked = ("100%" if whole else budget, 0)
+            self.asked = (budget, 0)
             if not self._will_switch():
                 fixed.divide_around(self)
-        return self.planned("alone", *self.asked)
+        try:
+            return self.planned("alone", *self.asked)
+        except BudgetError:
+            if not (self._will_switch() and self.group.shared and budget.endswith("%")):
+                raise
+            # A share is one of the whole step, in which this may be a small part.
+            return self.planned("alone", "100%", 0)
 
     def _read(self, step: Step) -> None:
         inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]

@@ -209,7 +209,9 @@ class Group:
             return owner.base
         least = owner.checkpoint
         if budget is None:
-            return least
+            # What it is a share of is not known; what a graph would have alone is within that.
+            takes = least.schedule.handed + max(least.numbers[1:3])
+            return least if self.open or takes <= owner.base.schedule.peak else owner.base
         _, forward, backward, _ = least.numbers
         # By then its results and what comes back for them may be there, too.
         need = level + max(forward, backward + least.schedule.handed) - budget
