@@ -16,6 +16,7 @@ from rk import _rk
 from rk._codegen import emit
 from rk._graph import capture, loans
 from rk._graph.graph_text import Text
+from rk._inductor.writer import Writer
 
 MODELS = list(dict.fromkeys(make for make, _, _ in CASES.values()))
 
@@ -76,12 +77,12 @@ def test_gradients_are_those_of_eager(make, codegen):
 def test_inductor_keeps_the_copies_apart(monkeypatch):
     copies = []
 
-    def noted(emitter):
-        copies.extend(one for one in emitter.carried if one.meta.get(loans.COPY))
-        return written(emitter)
+    def noted(writer):
+        copies.extend(one for one in writer.carried if one.meta.get(loans.COPY))
+        return written(writer)
 
-    written = emit.Emitter.modules
-    monkeypatch.setattr(emit.Emitter, "modules", noted)
+    written = Writer.modules
+    monkeypatch.setattr(Writer, "modules", noted)
     assert wrong(Shifted, "inductor", "50%") == []
     assert copies, "backward reads copies, which Inductor must not take for the arguments themselves"
 

@@ -17,7 +17,7 @@ LAYERS = (
     ("_torch",),
     ("_graph",),
     ("_plan",),
-    ("_codegen", "_chain", "_online"),
+    ("_codegen", "_inductor", "_chain", "_online"),
     ("_run",),
     ("_compile",),
     ("_report", "models", "_bin"),

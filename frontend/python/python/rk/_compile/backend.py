@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,9 @@ from rk._plan.schedule import Problem, Schedule
 from rk._run import fixed, group, variants
 from rk._run.classes import GraphClass
 from rk.errors import BudgetError, CompileError, OptionError
+
+
+_CONVOLUTION = torch.ops.aten.convolution.default
 
 
 def rk(
@@ -142,18 +146,8 @@ class Compiled:
         if sizes.reads_numbers(self.gm) and sizes.trains(self.gm, inputs):
             inputs = sizes.unread(inputs)
         if self.options.codegen == "inductor":
-            # It loads slowly.
-            _torch.check("codegen='inductor'")
-            from rk._codegen import inductor
-
-            self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
-            self._run = inductor.compiled(
-                self.gm,
-                inputs,
-                self._partition,
-                self._with_forward,
-                lambda run: fixed.backward(self.graph, self.tightening.backward(self._kernels.around(run))),
-            )
+            if self.tightening is not None or not self._compile_kernelwise(inputs):
+                self._compile_forecast(inputs)
             return
         # AOTAutograd asks for the backward pass when it first runs; the graph may have another plan by then.
         planned = Planned()
@@ -164,6 +158,80 @@ class Compiled:
             partition_fn=self._partition,
             keep_inference_input_mutations=True,
         )(self.gm, list(inputs))
+
+    def _compile_kernelwise(self, inputs: Sequence[Any]) -> bool:
+        """Plans Inductor's kernels; False, with a warning, if the graph cannot be read as kernels."""
+        # It loads slowly.
+        _torch.check("codegen='inductor'")
+        from rk._inductor.backend import Compiler
+        from rk._inductor.problem import Unreadable
+        from rk._inductor.watch import Watch
+
+        watch = Watch(lambda: compiler.planned)
+        compiler = Compiler(
+            self._plan_kernels,
+            lambda run: self._with_forward(watch.forward(run)),
+            lambda run: fixed.backward(self.graph, self._kernels.around(watch.backward(run))),
+        )
+        try:
+            self._run = compiler.compiled(self.gm, inputs)
+        except Unreadable as error:
+            warnings.warn(
+                f"rk: the kernels that Inductor would make of this graph cannot be planned ({error}), so its "
+                "operators are planned one by one, and the peak of the plan is a forecast",
+                stacklevel=2,
+            )
+            return False
+        return True
+
+    def _plan_kernels(
+        self,
+        gm: fx.GraphModule,
+        less: int,
+        pins: bool,
+        *,
+        num_fwd_outputs: int,
+        static_lifetime_input_indices: Sequence[int] | None = None,
+        **_: Any,
+    ) -> Any:
+        """The plan of a joint graph for so many bytes less than its budget; ``pins`` says that it is pinned
+        even where PyTorch's own partition would do.
+        """
+        from rk._inductor.backend import Planned as PlannedKernels
+        from rk._inductor.problem import Unreadable, problem_of
+
+        unplannable.check(gm.graph)
+        if any(node.target is _CONVOLUTION for node in gm.graph.nodes):
+            raise Unreadable("Inductor lays convolutions out anew, in each graph as suits it")
+        step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=False)
+        device = schedule.device_of(step)
+        self._kernels = settings.Kernels(device)
+        problem = problem_of(step, self.options, device)
+        if not less:
+            self.schedule = self.graph.plan(problem, shares.budget_of(problem))
+            self._asked = self.schedule.budget
+        else:
+            resident = self.schedule.resident if self.options.scope == "total" else 0
+            self.graph.problem = problem
+            asked = str(self._asked + resident - less)
+            self.schedule = self.graph.planned("tightened", asked, self.graph.asked[1])
+        planned = PlannedKernels(problem, self.schedule, self._asked, self.graph.asked[1])
+        planned.pinned |= pins
+        self._saved = planned.first_activation
+        return planned
+
+    def _compile_forecast(self, inputs: Sequence[Any]) -> None:
+        """Plans operators one by one, and lets Inductor fuse them; the peak is measured afterwards."""
+        from rk._codegen import inductor
+
+        self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
+        self._run = inductor.compiled(
+            self.gm,
+            inputs,
+            self._partition,
+            self._with_forward,
+            lambda run: fixed.backward(self.graph, self.tightening.backward(self._kernels.around(run))),
+        )
 
     @_no_collections()
     def _partition(

@@ -22,7 +22,7 @@ from rk import _rk
 from rk._graph import joint
 from rk._graph.graph_text import TANGENTS, Cost, Text
 from rk._graph.step import Step
-from rk._plan import cache, costs, settings
+from rk._plan import cache, checkpoints, costs, settings
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk.errors import BudgetError
@@ -96,6 +96,16 @@ class Problem:
         """Whether the plan needs addresses, and what leaves the step lies elsewhere."""
         self._importer = f"rk {_rk.version()} torch {torch.__version__}"
 
+    @property
+    def calls(self) -> int:
+        """How many lines the step has."""
+        return len(self.step.lines)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all that the plan depends on, besides the costs."""
+        return self.step.fingerprint
+
     @functools.cached_property
     def _spelled(self) -> Text:
         return Text(self.step, leaves=self._lowers, counts_gradients=self.options.scope == "device")
@@ -105,6 +115,10 @@ class Problem:
         middle.
         """
         return self._answer("100%", inside, "keep-all")["base_peak"]
+
+    def checkpointed_peak(self) -> int:
+        """The peak when the model's own checkpoints are obeyed."""
+        return Problem(checkpoints.obeyed(self.step), self.options, self.device).base_peak(0)
 
     @property
     def resident(self) -> int:
@@ -181,7 +195,7 @@ class Problem:
         reserve = self._reserve(inside)
         lowers = self._lowers and solver != "keep-all"
         about = {"reserve": reserve, "lower": lowers, "patient": patient}
-        answer = _planned(text, self.options, budget, solver, len(self.step.lines), stages, **about)
+        answer = _planned(text, self.options, budget, solver, self.calls, stages, **about)
         # Of an arena, all is taken as long as there is a step.
         answer["peak"] = (answer["arena"] if lowers else answer["peak"]) + reserve
         answer["base_peak"] += reserve
@@ -228,9 +242,7 @@ class Problem:
         if folder is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
-        return lambda name, source: (folder / f"code-{self.step.fingerprint[:8]}-{name}.py").write_text(
-            source
-        )
+        return lambda name, source: (folder / f"code-{self.fingerprint[:8]}-{name}.py").write_text(source)
 
     def _smallest_name(self, budget: str, inside: int) -> str:
         lowered = " lowered" if self._lowers else ""
@@ -244,7 +256,7 @@ class Problem:
     def _named(self, asked: str) -> str:
         costed = costs.versions(self.device) if self.measures else "roofline"
         where = f"{self.device} {devices.alignment(self.device)} {costed} {self.standing}"
-        return f"plan-{cache.key_of(self.step.fingerprint, asked, where, self._importer, _BUILD)}"
+        return f"plan-{cache.key_of(self.fingerprint, asked, where, self._importer, _BUILD)}"
 
     def text(self, inside: int = 0) -> str:
         """The step at stage raw, with measured costs."""

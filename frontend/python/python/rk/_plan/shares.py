@@ -36,5 +36,4 @@ def budget_of(problem: Problem) -> str:
 
 def checkpointed_peak(problem: Problem) -> int:
     """The peak when the model's own checkpoints are obeyed."""
-    step = checkpoints.obeyed(problem.step)
-    return Problem(step, problem.options, problem.device).base_peak(0)
+    return problem.checkpointed_peak()

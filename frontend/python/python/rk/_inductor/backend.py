@@ -1,0 +1,294 @@
+"""One joint graph, planned on Inductor's kernels and compiled as planned.
+
+Where PyTorch's own partition is within the budget, it is compiled as Inductor would: nothing is pinned.
+Otherwise the plan is. Either way the peak is known before a kernel is compiled, and what exceeds the budget
+is planned again for less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch._functorch.config
+import torch._inductor.config
+from torch import fx
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch._inductor.virtualized import V
+
+from rk._inductor import costs, lowering, pinning
+from rk._inductor.hooks import Compiling, compiling
+from rk._inductor.problem import Problem, Unreadable
+from rk._inductor.replay import Half, Replay, Storage
+from rk._inductor.writer import Writer
+from rk._plan import cache
+from rk._plan import device as devices
+from rk._plan.schedule import Schedule
+from rk.errors import BudgetError, CompileError
+
+log = logging.getLogger(__name__)
+Run = Callable[[list[Any]], Any]
+ATTEMPTS = 8
+"""How many plans are tried for one budget, all of them while compiling."""
+
+
+class Planned:
+    """A plan of a joint graph as two graphs, and what Inductor makes of them in bytes."""
+
+    def __init__(self, problem: Problem, schedule: Schedule, budget: int, inside: int) -> None:
+        """``budget`` is what the step may take in scope ``activations``, ``inside`` what the caller needs
+        between forward and backward.
+        """
+        self.step, self.halves, self.schedule = problem.step, problem.halves, schedule
+        self.fingerprint = problem.fingerprint
+        self.budget, self.inside = budget, inside
+        self.device = problem.device
+        self.pinned = any(again for _, again in schedule.runs)
+        self.halves_replayed: list[Half] = []
+        self._folder = problem.options.cache_folder()
+
+    @functools.cached_property
+    def modules(self) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Forward and backward, as they are to be compiled."""
+        if not self.pinned:
+            forward, backward = self.halves.original
+        else:
+            writer = Writer(self.halves, self.schedule.runs)
+            forward, backward = writer.modules()
+        return forward, backward
+
+    @property
+    def saved(self) -> list[str]:
+        """The arguments of backward that forward hands it, by name."""
+        _, backward = self.modules
+        names = (node.name for node in backward.graph.find_nodes(op="placeholder"))
+        return [name for name in names if name not in self._late]
+
+    @property
+    def first_activation(self) -> int | None:
+        """Which result of forward shows, as long as it lives, that backward has not run; None if nothing is
+        saved.
+        """
+        forward, _ = self.modules
+        for place, node in enumerate(lowering.outputs_of(forward)):
+            if place >= self.halves.outputs and isinstance(node, fx.Node) and node.op == "call_function":
+                return place
+        return None
+
+    @functools.cached_property
+    def _late(self) -> set[str]:
+        return {node.name for node in self.halves.late}
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Names the plan."""
+        return hashlib.sha256(repr((self.schedule.runs, self.fingerprint)).encode()).hexdigest()[:24]
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that the step takes, as far as it has been replayed."""
+        return max((half.peak for half in self.halves_replayed), default=0)
+
+    def settle(self) -> None:
+        """Keeps the replayed peak beside Inductor's code, which another process finds without a replay."""
+        name = f"replay-{self.key}{'' if self.pinned else '-free'}"
+        if len(self.halves_replayed) == 2:
+            halves = [[half.peak, half.holder] for half in self.halves_replayed]
+            cache.write(self._folder, name, {"halves": halves, "left": self.left})
+            return
+        known = cache.read(self._folder, name)
+        if known is None:
+            raise Unreplayed
+        self.halves_replayed = [Half(peak, holder) for peak, holder in known["halves"]]
+        self._check()
+
+    def _check(self) -> None:
+        if self.peak > self.budget:
+            worst = max(self.halves_replayed, key=lambda half: half.peak)
+            raise Exceeded(self.peak - self.budget, worst.holder)
+
+    def replay(self, lines: Sequence[Any], *, is_backward: bool) -> None:
+        """Reads a pass from its wrapper; raises :class:`Exceeded` if the step takes more than the budget."""
+        workspace = functools.partial(costs.workspace_of, device=self.device, folder=self._folder)
+        replay = Replay(devices.alignment(self.device), workspace)
+        if is_backward:
+            half = self._backward(replay, lines)
+        else:
+            half = replay.half(lines)
+            self.left = sum({id(one): one.size for one in half.results if one is not None}.values())
+            half.peak = max(half.peak, self.left + self.inside)
+            self.halves_replayed = []
+        self.halves_replayed.append(half)
+        name = "backward" if is_backward else "forward"
+        log.info(
+            "rk: %s takes %d bytes (in %s), planned %d", name, half.peak, half.holder, self.schedule.peak
+        )
+        self._check()
+
+    def _backward(self, replay: Replay, lines: Sequence[Any]) -> Half:
+        if not self.halves_replayed:
+            # Forward was compiled before, by another process: what it leaves is as planned.
+            return Half()
+        forward = self.halves_replayed[0]
+        results = forward.results
+        found = [
+            (name, one)
+            for name, one in zip(self.saved, results[self.halves.outputs :], strict=True)
+            if one is not None
+        ]
+        held = [one for one in results[: self.halves.outputs] if one is not None]
+        tangents = [
+            Storage(replay.rounded(_tensor(node).untyped_storage().nbytes()), set())
+            for node in self.halves.late
+            if _tensor(node) is not None
+        ]
+        gradients = [place for place in self.step.gradient_places() if place < len(V.graph.graph_outputs)]
+        return replay.half(lines, found=found, held=[*held, *tangents], uncounted=gradients)
+
+
+def _tensor(node: fx.Node) -> torch.Tensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+class Exceeded(Exception):
+    """What Inductor would allocate is more than the budget."""
+
+    def __init__(self, bytes: int, holder: str) -> None:
+        """``bytes`` too many, while ``holder`` runs."""
+        super().__init__(f"{bytes} bytes above the budget while {holder} runs")
+        self.bytes, self.holder = bytes, holder
+
+
+class Unreplayed(Exception):
+    """Inductor's code came from its cache, and nobody kept what it allocates."""
+
+
+class _Partitioner(CustomPartitionerFn):
+    def __init__(self, partition: Callable[..., Any]) -> None:
+        self.partition = partition
+
+    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **about: Any) -> Any:
+        about.pop("compiler", None)
+        return self.partition(gm, joint_inputs, **about)
+
+    def uuid(self) -> str:
+        # Inductor's cache of kernels is keyed by the graphs that come out, too.
+        return "rk"
+
+    def __deepcopy__(self, _memo: Any) -> _Partitioner:
+        # Inductor copies and hashes its configuration.
+        return self
+
+    def __reduce__(self) -> Any:
+        return str, (self.uuid(),)
+
+
+class Compiler:
+    """Compiles one graph of Dynamo."""
+
+    def __init__(
+        self,
+        plan: Callable[..., Planned],
+        forward: Callable[[Run], Run],
+        backward: Callable[[Run], Run],
+    ) -> None:
+        """``plan`` makes a plan of a joint graph for so many bytes less than its budget; ``forward`` and
+        ``backward`` wrap what runs.
+        """
+        self.plan, self.wraps = plan, {False: forward, True: backward}
+        self.planned: Planned | None = None
+        self._less, self._pins, self._cached = 0, False, True
+        self._failed: Exception | None = None
+        """What a hook raised; Inductor would wrap it."""
+
+    def compiled(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """What runs the graph."""
+        for _ in range(ATTEMPTS):
+            self._failed = None
+            try:
+                return self._attempt(gm, inputs)
+            except Exception as error:
+                if self._failed is None:
+                    if self.planned is None or not self.planned.pinned:
+                        raise
+                    raise Unreadable(f"pinned, they do not compile: {error}") from error
+                if not isinstance(self._failed, (Exceeded, Unreplayed)):
+                    raise self._failed from None
+            if isinstance(self._failed, Unreplayed):
+                self._cached = False
+                continue
+            log.info("rk: planning again: %s", self._failed)
+            self._less += self._failed.bytes if self.planned.pinned else 0
+            self._pins = True
+        raise BudgetError(
+            f"with Inductor's kernels the step does not stay within {self.planned.budget} bytes: the last of "
+            f"{ATTEMPTS} plans takes {self._failed}. codegen='fx' keeps every budget that it accepts"
+        )
+
+    def _attempt(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx
+
+        with (
+            torch._inductor.config.patch(custom_partitioner_fn=_Partitioner(self._partition)),
+            torch._functorch.config.patch(
+                # It would take the partition of another budget from its cache.
+                enable_autograd_cache=False,
+                # The peak is known, and kept, before the first step.
+                force_non_lazy_backward_lowering=True,
+            ),
+        ):
+            # Inductor keeps what it is given, and the graph may have to be compiled again.
+            run = compile_fx(lowering.copied(gm), list(inputs), inner_compile=self._inner)
+        if self.planned is not None:
+            self._hooked(self.planned.settle)
+        return run
+
+    def _hooked(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except CompileError as error:
+            self._failed = error if isinstance(error, Unreadable) else Unreadable(str(error))
+            raise
+        except Exception as error:
+            self._failed = error
+            raise
+
+    def _partition(
+        self, gm: fx.GraphModule, _inputs: Any, **about: Any
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        def planned() -> tuple[fx.GraphModule, fx.GraphModule]:
+            self.planned = self.plan(gm, self._less, self._pins, **about)
+            return self.planned.modules
+
+        return self._hooked(planned)
+
+    def _inner(self, graph: fx.GraphModule, inputs: Sequence[Any], **about: Any) -> Any:
+        from torch._inductor.compile_fx import compile_fx_inner
+        from torch._inductor.utils import get_donated_idxs
+
+        planned, late = self.planned, bool(about.get("is_backward"))
+        if about.get("is_inference") or planned is None:
+            return compile_fx_inner(graph, inputs, **about)
+        # Inductor's cache is keyed by what the module holds, and does not know by itself which saved values
+        # may be overwritten: kernels that do would be taken for a graph whose values are the caller's, too.
+        graph.rk_donated = get_donated_idxs() if late else None
+
+        def lines(code: Sequence[Any]) -> None:
+            self._hooked(lambda: planned.replay(code, is_backward=late))
+
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(compiling(Compiling(lines, pinned=planned.pinned)))
+            if not self._cached:
+                stack.enter_context(torch._inductor.config.patch(fx_graph_cache=False))
+            if planned.pinned:
+                stack.enter_context(torch._inductor.config.patch(pinning.options(planned.key)))
+                stack.enter_context(V.set_choices_handler(pinning.Choices()))
+            code = compile_fx_inner(graph, inputs, **about)
+        code.current_callable = self.wraps[late](code.current_callable)
+        return code

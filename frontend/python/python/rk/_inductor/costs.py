@@ -1,0 +1,97 @@
+"""What a unit takes: time and workspace.
+
+Kernels that are not Inductor's own (matrix products, attention) are the calls that every codegen makes, and
+are measured as those are (:mod:`rk._plan.costs`). Inductor's own kernels are bound by memory: a stated model,
+the bytes that they read and write by a bandwidth that is measured once, and a fixed time per kernel. They
+have no workspace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from rk._graph import joint, spelling
+from rk._graph.graph_text import Call, Cost
+from rk._inductor.units import Unit
+from rk._plan import cache, costs
+
+LAUNCH = 1000
+"""Nanoseconds that a kernel takes besides its traffic."""
+SAMPLE = 1 << 24
+"""Bytes that are copied to measure the bandwidth: more than caches hold."""
+REPEATS = 5
+
+
+def of(units: Iterable[Unit], device: torch.device, folder: Path) -> dict[Unit, Cost]:
+    """The cost of every unit."""
+    units = list(units)
+    calls = {node: _call(node) for unit in units for node in unit.externs}
+    known = costs.of(calls.values(), device, folder)
+    bandwidth = _bandwidth(device, folder)
+
+    def cost(unit: Unit) -> Cost:
+        externs = [known[calls[node].signature] for node in unit.externs]
+        own = LAUNCH * unit.kernels + int(unit.moved / bandwidth * 1e9)
+        workspace = unit.workspace + max((one.workspace for one in externs), default=0)
+        return Cost(max(own + sum(one.nanoseconds for one in externs), 1), workspace)
+
+    return {unit: cost(unit) for unit in units}
+
+
+def workspace_of(node: fx.Node | None, device: torch.device, folder: Path) -> int:
+    """The bytes that a call asks for besides its results."""
+    if node is None or node.op != "call_function":
+        return 0
+    call = _call(node)
+    return costs.of([call], device, folder)[call.signature].workspace
+
+
+def _call(node: fx.Node) -> Call:
+    """A node as the costs know calls: by operator, arguments and the types of its operands."""
+    operands: list[fx.Node] = []
+
+    def spelled(value: Any) -> str:
+        if isinstance(value, fx.Node):
+            if joint.tensor_of(value) is None:
+                return spelling.constant(value.meta.get("val") if value.op != "get_attr" else value.target)
+            operands.append(value)
+            return f"%{value.name}"
+        if isinstance(value, (list, tuple)):
+            return f"[{', '.join(map(spelled, value))}]"
+        return spelling.constant(value)
+
+    about = spelling.operator(node.target)
+    arguments = [spelled(value) for _, value in spelling.in_schema_order(about, node)]
+    types = [spelling.type_of(joint.tensor_of(one), owner=True) for one in operands]
+    made = [spelling.type_of(one, owner=True) for one in joint.results_of(node)]
+    return Call(node, about.name, arguments, types, made, "", is_view=False, line=0)
+
+
+def _bandwidth(device: torch.device, folder: Path) -> float:
+    """Bytes a second that a kernel reads and writes, measured once."""
+    name = f"bandwidth-{cache.key_of(costs.versions(device))}"
+    known = cache.read(folder, name)
+    if known is None:
+        known = {"bytes_per_second": _measured_bandwidth(device)}
+        cache.write(folder, name, known)
+    return known["bytes_per_second"]
+
+
+def _measured_bandwidth(device: torch.device) -> float:
+    with costs.alone(device):
+        source = torch.ones(SAMPLE // 4, device=device)
+        target = torch.empty_like(source)
+        best = float("inf")
+        for _ in range(REPEATS):
+            costs._wait(device)
+            start = time.perf_counter()
+            torch.mul(source, 2.0, out=target)
+            costs._wait(device)
+            best = min(best, time.perf_counter() - start)
+    return 2 * SAMPLE / max(best, 1e-9)

@@ -1,0 +1,240 @@
+"""A joint graph as a problem for the planner: the units of PyTorch's own partition, at stage ``costed``.
+
+A value is a buffer. Views are no values: who reads one reads its buffer. A unit has one line, as a call has
+(:mod:`rk._graph.step`): first those of forward, then ``rk.tangents``, then those of backward. Arguments that
+are lent (:mod:`rk._graph.loans`) and small beside what is made of them are copied: a line of its own, which
+is written only if the copy is read after the hand-over.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+from torch._ops import HigherOrderOperator
+from torch.utils.checkpoint import CheckpointPolicy
+
+from rk._graph import joint, loans, repetition, spelling
+from rk._graph.graph_text import Cost
+from rk._graph.repetition import Manner
+from rk._graph.step import Step
+from rk._inductor import costs, lowering
+from rk._inductor.reading import lowered
+from rk._inductor.text import Text
+from rk._inductor.units import Unit
+from rk._plan import device as devices
+from rk._plan import schedule, settings
+from rk._plan.options import Options
+from rk.errors import CompileError
+
+
+class Halves:
+    """PyTorch's own partition of a joint graph, as units."""
+
+    def __init__(
+        self, gm: fx.GraphModule, num_fwd_outputs: int, static: Sequence[int], *, obeys: bool = False
+    ) -> None:
+        """``static`` are the indices of state among the arguments; ``obeys`` says that what the model's own
+        checkpoints drop is dropped. Otherwise they are permission, and the plan decides.
+        """
+        from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+        _refuse(gm.graph)
+        own = lowering.copied(gm)
+        if not obeys:
+            _untag(own.graph)
+        forward, backward = min_cut_rematerialization_partition(
+            own,
+            None,
+            compiler="inductor",
+            num_fwd_outputs=num_fwd_outputs,
+            static_lifetime_input_indices=list(static),
+        )
+        self.original = forward, backward
+        self.outputs = num_fwd_outputs
+        """How many results forward has for its caller."""
+        self.forward = lowered(forward, num_fwd_outputs, is_backward=False)
+        self.backward = lowered(backward, len(lowering.outputs_of(backward)), is_backward=True)
+        self.arguments = list(self.forward.gm.graph.find_nodes(op="placeholder"))
+        late = list(self.backward.gm.graph.find_nodes(op="placeholder"))
+        self.late = [node for node in late if joint.is_backward_only(node)]
+        """The arguments of backward that come from its caller."""
+        self.tangents = [node for node in self.late if joint.is_tangent(node)]
+        saved = [node for node in late if not joint.is_backward_only(node)]
+        shown = self.forward.outputs[num_fwd_outputs:]
+        if len(saved) != len(shown) or not all(isinstance(node, fx.Node) for node in shown):
+            raise CompileError("the two halves of PyTorch's partition do not fit together")
+        self.shown: dict[fx.Node, fx.Node] = dict(zip(saved, shown, strict=True))
+        """Per argument of backward that was saved, the node of forward that it is."""
+        self.bases: dict[fx.Node, fx.Node] = {
+            node: base
+            for node, base in zip(saved, self.forward.bases[num_fwd_outputs:], strict=True)
+            if base is not None
+        }
+        """Per argument of backward that was saved, the value or argument of forward whose memory it is."""
+        checked = {
+            base for node, base in self.bases.items() if not self.shown[node].meta.get(loans.UNCHECKED)
+        }
+        self.checked = checked
+        """What autograd finds changed, if the caller changes it before backward."""
+        self.unchecked = set(self.bases.values()) - checked
+        """What backward reads all the same."""
+        self.lent = {node for node in self.arguments if node not in checked}
+        """Arguments that the caller may change as soon as forward has returned."""
+        self.changed = {
+            value
+            for unit in self.forward.units
+            for effect in unit.effects
+            for value in effect.all_input_nodes
+            if value.op == "placeholder"
+        }
+        """Arguments that forward may overwrite."""
+        self.copies: dict[fx.Node, Unit] = {}
+        """Per lent argument that is small, what copies it."""
+        for unit in self.forward.units:
+            for argument in unit.operands:
+                if argument in self.lent and self._is_small(argument, unit) and argument not in self.copies:
+                    self.copies[argument] = _copy(argument)
+        self.lines: list[Unit | None] = [
+            *self.copies.values(),
+            *self.forward.units,
+            None,
+            *self.backward.units,
+        ]
+        self.late_units = set(self.backward.units)
+
+    def _is_small(self, argument: fx.Node, unit: Unit) -> bool:
+        tensor = joint.tensor_of(argument)
+        if tensor is None or argument in self.changed or not tensor.is_contiguous():
+            return False
+        return self._repeats(unit) and sum(unit.bytes.values()) >= loans.SMALL * tensor.nbytes
+
+    def operands(self, unit: Unit) -> list[fx.Node]:
+        """What a unit reads: values, arguments, and copies of arguments where they are read instead."""
+        found = {}
+        for node in unit.operands:
+            base = self.bases.get(node, node)
+            copy = self.copies.get(base)
+            if copy is not None and copy is not unit and unit in self._forward and self._is_small(base, unit):
+                base = copy.results[0]
+            found[base] = None
+        return list(found)
+
+    @functools.cached_property
+    def _forward(self) -> set[Unit]:
+        return set(self.forward.units)
+
+    def _repeats(self, unit: Unit) -> bool:
+        """Whether a unit gives the same bits when it runs again, and does nothing else."""
+        if unit.effects or not self.changed.isdisjoint(unit.operands):
+            return False
+        for node in unit.body:
+            must_save = node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
+            if joint.is_call(node) and (must_save or repetition.manner_of(node) is not Manner.PURE):
+                return False
+        return True
+
+    def runs_once(self, unit: Unit) -> bool:
+        """Whether nothing may run the unit again."""
+        return unit not in self.copies.values() and not self._repeats(unit)
+
+
+def _refuse(graph: fx.Graph) -> None:
+    """Raises CompileError for what has kernels that no unit shows."""
+    for node in graph.nodes:
+        path = joint.module_path(node)
+        named = f"{node.target}{f' in {path}' if path else ''}"
+        if isinstance(node.target, HigherOrderOperator):
+            raise CompileError(f"{named} brings graphs or kernels of its own")
+        if joint.is_call(node) and spelling.operator(node.target).is_effect:
+            raise CompileError(f"{named} is called for an effect")
+
+
+def _untag(graph: fx.Graph) -> None:
+    """Takes away what ``torch.utils.checkpoint`` has marked to run again."""
+    for node in graph.nodes:
+        if node.meta.get("recompute") not in (None, CheckpointPolicy.MUST_SAVE):
+            del node.meta["recompute"]
+
+
+def _copy(argument: fx.Node) -> Unit:
+    graph = argument.graph
+    with graph.inserting_after(argument):
+        node = graph.call_function(torch.ops.aten.clone.default, (argument,))
+    node.meta = {"val": joint.tensor_of(argument), "partitioner_tag": "is_forward", loans.COPY: True}
+    size = joint.tensor_of(argument).nbytes
+    return Unit([node], [argument], [node], bytes={node: size}, moved=2 * size, kernels=1)
+
+
+class Unreadable(CompileError):
+    """Something of a graph cannot be planned as Inductor's kernels."""
+
+
+def problem_of(step: Step, options: Options, device: torch.device) -> Problem:
+    """A joint graph as units, ready to be planned; raises :class:`Unreadable`."""
+    static = [step.places[node] for node in step.static]
+    try:
+        problem = Problem(step, Halves(step.gm, len(step.outputs), static), options, device)
+        _ = problem.fingerprint
+    except CompileError as error:
+        raise Unreadable(str(error)) from error
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, AssertionError) as error:
+        # What is read is private to PyTorch, and its next version may have it otherwise.
+        raise Unreadable(f"{type(error).__name__}: {error}") from error
+    return problem
+
+
+class Problem(schedule.Problem):
+    """Units, ready to be planned for any budget."""
+
+    def __init__(self, step: Step, halves: Halves, options: Options, device: torch.device) -> None:
+        """``step`` is the joint graph that the halves were made of."""
+        super().__init__(step, options, device)
+        self.halves = halves
+
+    @property
+    def calls(self) -> int:
+        """How many lines there are."""
+        return len(self.halves.lines)
+
+    def checkpointed_peak(self) -> int:
+        """The peak when the model's own checkpoints are obeyed."""
+        step = self.step
+        static = [step.places[node] for node in step.static]
+        halves = Halves(step.gm, len(step.outputs), static, obeys=True)
+        return Problem(step, halves, self.options, self.device).base_peak(0)
+
+    @functools.cached_property
+    def _written(self) -> tuple[str, list[str]]:
+        return Text(self.step, self.halves).parts()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A hash of the units and of all that they read and give."""
+        head, nodes = self._written
+        return hashlib.sha256("\n".join([head, *nodes]).encode()).hexdigest()
+
+    def text(self, inside: int = 0) -> str:
+        """The step at stage costed."""
+        units = [unit for unit in self.halves.lines if unit is not None]
+        known = costs.of(units, self.device, self.options.cache_folder())
+        head, nodes = self._written
+        spelled = [
+            node.replace("COST", _cost(Cost(0, inside) if unit is None else known[unit]), 1)
+            for node, unit in zip(nodes, self.halves.lines, strict=True)
+        ]
+        about = (
+            f'module attributes {{rk.cost_model = "measured", '
+            f"rk.device = {spelling.quoted(str(self.device))}, "
+            f"rk.settings = {spelling.quoted(settings.text(self.device))}, "
+            f"rk.alignment = {devices.alignment(self.device)} : i64, "
+            f"rk.importer = {spelling.quoted(self._importer)}}} {{"
+        )
+        return "\n".join([about, *spelled, head, "}", ""])
+
+
+def _cost(cost: Cost) -> str:
+    return f"cost <{cost.nanoseconds} ns, workspace {cost.workspace} B>"

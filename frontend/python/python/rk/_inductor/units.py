@@ -1,0 +1,79 @@
+"""Units: the kernels that Inductor makes of a graph, as operators for the planner.
+
+They are plain data, nodes of the graph after Inductor's passes and bytes, read by :mod:`.reading`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import Any
+
+from torch import fx
+
+from rk._graph import joint
+
+
+@dataclasses.dataclass(eq=False)
+class Unit:
+    """One kernel, or several that belong together."""
+
+    results: list[fx.Node] = dataclasses.field(default_factory=list)
+    """The values that it leaves in memory."""
+    operands: list[fx.Node] = dataclasses.field(default_factory=list)
+    """Values of other units and arguments of the graph."""
+    body: list[fx.Node] = dataclasses.field(default_factory=list)
+    """The nodes between operands and results, in order."""
+    effects: list[fx.Node] = dataclasses.field(default_factory=list)
+    """What it is run for besides its results: updates of arguments."""
+    bytes: dict[fx.Node, int] = dataclasses.field(default_factory=dict)
+    """Of every result."""
+    workspace: int = 0
+    """The most bytes that its own kernels leave to each other, beyond its results."""
+    takes: dict[fx.Node, list[fx.Node]] = dataclasses.field(default_factory=dict)
+    """Per result, the operands in whose place it is written if they are not needed any more."""
+    externs: list[fx.Node] = dataclasses.field(default_factory=list)
+    """The calls of kernels that are not Inductor's own."""
+    moved: int = 0
+    """The bytes that Inductor's own kernels read and write."""
+    kernels: int = 0
+    """How many of its kernels are Inductor's own."""
+
+    def key(self) -> str:
+        """A hash of the body without names: units of one key have the same kernels."""
+        names = {node: f"%{place}" for place, node in enumerate((*self.operands, *self.body))}
+        about = [_shape(node) for node in self.operands]
+        for node in self.body:
+            args = fx.node.map_arg((node.args, node.kwargs), lambda one: _Name(names[one]))
+            about.append(f"{node.op} {node.target} {args} {_shape(node)}")
+        about.append(str([names[node] for node in (*self.results, *self.effects)]))
+        return hashlib.sha256("\n".join(about).encode()).hexdigest()[:16]
+
+    def __repr__(self) -> str:
+        """The values, for people."""
+        return f"{[node.name for node in self.results]} <- {[node.name for node in self.operands]}"
+
+
+class _Name(str):
+    __repr__ = str.__str__
+
+
+def _shape(node: fx.Node) -> str:
+    found = [
+        f"{one.dtype}{list(one.shape)}{list(one.stride())}{one.device}" if one is not None else "none"
+        for one in joint.results_of(node)
+    ]
+    return " ".join(found)
+
+
+@dataclasses.dataclass
+class Lowered:
+    """A graph as units, in Inductor's order of execution."""
+
+    gm: fx.GraphModule
+    """The graph after Inductor's passes."""
+    units: list[Unit]
+    outputs: list[Any]
+    """What the graph returns, by place: a node of it, or a constant."""
+    bases: list[fx.Node | None]
+    """Per output, the value or argument whose memory it lies in."""

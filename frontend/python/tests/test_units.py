@@ -1,0 +1,99 @@
+"""Plans on Inductor's kernels: what is predicted before a kernel is compiled is what is allocated."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from rk._inductor import backend
+from rk._plan import measure
+
+SCALARS = 4
+"""Values that are there at the peak and shorter than what the plan rounds them up to."""
+MOST = 0.005
+"""How far a plan may be above what is measured."""
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self, width, rate):
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.drop = nn.Dropout(rate)
+
+    def forward(self, x):
+        q, k, v = (
+            one.unflatten(-1, (2, -1)).transpose(1, 2) for one in self.qkv(self.norms[0](x)).chunk(3, -1)
+        )
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.drop(self.out(y.transpose(1, 2).flatten(2)))
+        return x + self.drop(self.down(nn.functional.gelu(self.up(self.norms[1](x)))))
+
+
+class Decoder(nn.Module):
+    """Layers, and the loss."""
+
+    def __init__(self, layers=2, width=32, rate=0.1):
+        super().__init__()
+        self.layers = nn.ModuleList(Block(width, rate) for _ in range(layers))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The plans that are compiled while the test runs."""
+    seen, original = [], backend.Planned.settle
+
+    def settle(planned):
+        seen.append(planned)
+        original(planned)
+
+    monkeypatch.setattr(backend.Planned, "settle", settle)
+    return seen
+
+
+def trained(model, inputs, **how):
+    """Loss and gradients of a step, and the peak of the next one."""
+    torch._dynamo.reset()
+    twin = copy.deepcopy(model)
+    run = torch.compile(twin, **how)
+    torch.manual_seed(5)
+    loss = run(*inputs)
+    loss.backward()
+    found = {"loss": loss.detach(), **{name: one.grad.clone() for name, one in twin.named_parameters()}}
+    del loss
+    return found, measure.peak(measure.training_step(run, inputs), twin)
+
+
+def within(model, inputs, budget):
+    """A step within a budget, on Inductor's kernels and nothing else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return trained(model, inputs, backend="rk", options={"codegen": "inductor", "budget": budget})
+
+
+def test_a_decoder_keeps_its_budgets_to_the_byte(plans):
+    torch.manual_seed(0)
+    model, inputs = Decoder(), (torch.randn(2, 64, 32),)
+    expected, whole = trained(model, inputs, backend="inductor")
+    for budget in ("100%", "60%"):
+        found, peak = within(model, inputs, budget)
+        planned = plans[-1]
+        assert peak <= planned.peak <= planned.budget
+        assert peak >= (1 - MOST) * planned.schedule.peak
+        assert all(torch.equal(found[name], one) for name, one in expected.items()), "masks and bits"
+        assert planned.pinned is (budget == "60%")
+        if budget == "100%":
+            assert planned.peak == planned.schedule.peak, "PyTorch's own partition, predicted"
+            assert peak == whole and planned.peak - peak < 64 * SCALARS
