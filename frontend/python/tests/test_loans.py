@@ -16,7 +16,7 @@ from rk import _rk
 from rk._codegen import emit
 from rk._graph import capture, loans
 from rk._graph.graph_text import Text
-from rk._inductor.writer import Writer
+from rk._inductor import problem
 
 MODELS = list(dict.fromkeys(make for make, _, _ in CASES.values()))
 
@@ -75,16 +75,15 @@ def test_gradients_are_those_of_eager(make, codegen):
 
 
 def test_inductor_keeps_the_copies_apart(monkeypatch):
-    copies = []
+    problems, read = [], problem.problem_of
 
-    def noted(writer):
-        copies.extend(one for one in writer.carried if one.meta.get(loans.COPY))
-        return written(writer)
+    def noted(*about):
+        problems.append(read(*about))
+        return problems[-1]
 
-    written = Writer.modules
-    monkeypatch.setattr(Writer, "modules", noted)
+    monkeypatch.setattr(problem, "problem_of", noted)
     assert wrong(Shifted, "inductor", "50%") == []
-    assert copies, "backward reads copies, which Inductor must not take for the arguments themselves"
+    assert problems and all(one.halves.copies for one in problems), "what is lent can be read again"
 
 
 class Saved(nn.Module):
