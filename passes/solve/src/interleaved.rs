@@ -38,9 +38,9 @@ fn excess(loads: &[u64], budget: u64) -> u64 {
 fn moved(run: &Run, loads: &[u64], choice: &[usize], instance: usize, variant: usize) -> Vec<u64> {
     let (life, options) = (run.instances[instance], run.variants(instance));
     let mut after = loads.to_vec();
-    for event in life.from..=life.to {
+    for (event, load) in after.iter_mut().enumerate().take(life.to + 1).skip(life.from) {
         let before = run.takes(instance, &options[choice[instance]], event);
-        after[event] = after[event] - before + run.takes(instance, &options[variant], event);
+        *load = *load - before + run.takes(instance, &options[variant], event);
     }
     after
 }
