@@ -20,7 +20,7 @@ LAYERS = (
     ("_codegen", "_inductor", "_chain", "_online"),
     ("_run",),
     ("_compile",),
-    ("_report", "models", "_bin"),
+    ("_report", "measure", "models", "_bin"),
     ("__init__",),
 )
 """Lowest first. Modules of one layer may not import each other's packages."""

@@ -33,7 +33,7 @@ pub fn test(checkout: &Checkout, version: &str) -> Result<()> {
 /// Runs the core of the Python tests with the newest torch.
 ///
 /// # Errors
-/// As [`test`].
+/// As [`test()`].
 pub fn test_newest(checkout: &Checkout) -> Result<()> {
     let newest = beside::versions(checkout)?.pop().context("there is no version of torch")?;
     let interpreter = beside::interpreter(checkout, &newest)?;

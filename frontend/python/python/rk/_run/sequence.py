@@ -176,7 +176,7 @@ def _tightened(
     """Plans the class that holds the peak for less; whether there is such a plan."""
     place, _ = observed.events[event]
     if place is None:
-        return False
+        return _holds_less(observed, variants, need - budget, event, budget)
     owner = observed.step.instances[place].owner
     if not owner.switches:
         return False
@@ -189,6 +189,22 @@ def _tightened(
     new = [one for one in found if one is not None and not any(one is other for other in variants[owner])]
     variants[owner] += new
     return bool(new)
+
+
+def _holds_less(
+    observed: Observed, variants: dict[Any, list[Variant]], excess: int, event: int, budget: int
+) -> bool:
+    """Plans a class that is open while the caller is busy to hold less then; whether there is such a plan."""
+    lives = zip(observed.step.instances, observed.lives, strict=True)
+    owners = [one.owner for one, (begin, end) in lives if begin <= event <= end and one.owner.switches]
+    for owner in dict.fromkeys(owners):
+        for variant in sorted(variants[owner], key=lambda one: one.numbers[0]):
+            target = variant.numbers[0] - excess
+            found = owner.holding(target, budget) if target > owner.checkpoint.numbers[0] else None
+            if found is not None and not any(found is one for one in variants[owner]):
+                variants[owner].append(found)
+                return True
+    return False
 
 
 def _holder(observed: Observed, event: int) -> str:
