@@ -267,7 +267,7 @@ class Group:
         self.step.floor = level - sum(one.variant.numbers[0] for one in self.open.values())
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
-        self._finish()
+        self._finish(owner)
         key = (owner, any(args[place].grad is not None for place in owner.trained[:1]))
         known = self.known.get(key) if self.shared else None
         metered = self.shared and (known is None or known.measured is None)
@@ -281,8 +281,8 @@ class Group:
             }
             self.step.floor = self.meter.read()[0] - sum(made.values())
 
-    def _finish(self) -> None:
-        """What the last step teaches."""
+    def _finish(self, next_owner: Any) -> None:
+        """What the last step teaches; ``next_owner`` is the class that begins the next one."""
         step, self.step = self.step, None
         if step is None or not self.shared:
             return
@@ -297,7 +297,12 @@ class Group:
         if step.whole and step.metered and any(not event.forward for event in step.events):
             while len(self.known) >= MOST_KNOWN:
                 self.known.pop(next(iter(self.known)))
-            self.known[step.key] = sequence.learnt(self, step)
+            try:
+                self.known[step.key] = sequence.learnt(self, step)
+            except BudgetError:
+                # Another model's budget is told when that model runs again.
+                if any(one.owner is next_owner for one in step.instances):
+                    raise
             self.times += 1
 
 
