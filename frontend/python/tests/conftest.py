@@ -1,13 +1,17 @@
-"""Every test gets a cache of its own, and Dynamo without memories."""
+"""Every test gets a cache of its own, Dynamo without memories, and budgets that nobody shares yet."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from rk._run import group
+
 
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path, monkeypatch):
     monkeypatch.setenv("RK_CACHE_DIR", str(tmp_path / "cache"))
     torch._dynamo.reset()
+    # Models of earlier tests that live on would share a budget of the same name.
+    group.GROUPS.clear()
     torch.manual_seed(0)

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from codegens import needs_runtime
 from test_bits import equal, train
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -249,7 +250,7 @@ def test_a_number_that_changes():
     assert equal(run(backend="aot_eager"), run(backend="rk", options=BUDGET))
 
 
-@pytest.mark.parametrize(("codegen", "named"), [("fx", 0), ("rk", 1)])
+@pytest.mark.parametrize(("codegen", "named"), [("fx", 0), pytest.param("rk", 1, marks=needs_runtime)])
 def test_graphs_that_a_break_makes_share_the_budget(codegen, named):
     """One that is compiled for its share is named, because the first step may take more."""
 

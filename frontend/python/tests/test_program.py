@@ -57,7 +57,8 @@ def test_values_are_freed_as_by_the_written_graphs(tmp_path, monkeypatch):
         with costs.Allocations() as allocations:
             run(torch.randn(256, 128)).backward()
         peaks.append(allocations.peak)
-    assert peaks[0] == peaks[1] == peaks[2]
+    # The code also says which call its saved values belong to, in two numbers.
+    assert peaks[0] == peaks[1] and 0 <= peaks[0] - peaks[2] <= 16
 
 
 def test_damaged_code_is_written_anew(tmp_path):
