@@ -194,5 +194,5 @@ def _searched(step: steps.Step, target: int, budget: int) -> dict[str, Any]:
 def _plan_again(budget: int) -> None:
     """The next call plans what is compiled for another budget; Dynamo does not trace it again."""
     for one in steps.plans():
-        one.graph.budget = one.graph.total = str(budget)
+        one.graph.asked = (str(budget), 0)
         one.graph.stale = True

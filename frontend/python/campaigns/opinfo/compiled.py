@@ -88,7 +88,7 @@ class Peers:
 def _compiled(gm: nn.Module, inputs: Sequence[Any], options: dict[str, Any]) -> Compiled:
     if any(isinstance(one, torch.SymInt) for one in inputs):
         raise NotImplementedError("a graph with symbolic sizes")
-    made = Observed(gm, Options.parse(options), id(options), getattr(gm, "compile_subgraph_reason", None))
+    made = Observed(gm, Options.parse(options), getattr(gm, "compile_subgraph_reason", None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made.compile(inputs)
