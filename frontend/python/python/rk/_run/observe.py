@@ -25,7 +25,7 @@ class Meter:
         self._read = _cpu() if device.type == "cpu" else _accelerator(device)
         self._device = device
         self._parameters: list[weakref.ref[nn.Parameter]] = []
-        self._before = self._handed = 0
+        self._before = 0
 
     @property
     def works(self) -> bool:
@@ -43,17 +43,11 @@ class Meter:
 
     def read(self) -> tuple[int, int]:
         """Bytes now, and the most since the last reading; what has become a gradient by now is in neither,
-        but the most may have what was computed as one since.
+        but the most may have what became one since.
         """
         level, peak = self._read()
         before, self._before = self._before, self._gradients()
-        # These were there all the time, as results of a backward half.
-        handed, self._handed = min(self._handed, max(self._before - before, 0)), 0
-        return level - self._before, max(peak - before - handed, level - self._before)
-
-    def hands(self, gradients: int) -> None:
-        """A backward half is over, whose results autograd takes as gradients of so many bytes."""
-        self._handed = gradients
+        return level - self._before, max(peak - before, level - self._before)
 
     def _gradients(self) -> int:
         total = 0
