@@ -137,10 +137,10 @@ class Comparison:
             return steps.warm(step)
 
     def _rk(self, step: steps.Step, about: dict[str, Any]) -> dict[str, Any]:
-        import rk._codegen.inductor
+        from rk._inductor import forecast
 
         # Each plan compiles anew, and the time on a card is short.
-        rk._codegen.inductor.ATTEMPTS = 2
+        forecast.ATTEMPTS = 2
         if "budget" not in about:
             target = int(about["target_bytes"])
             return _searched(step, target, max(target - step.gradient_bytes, 1))

@@ -54,9 +54,9 @@ def told(monkeypatch, forecast):
     """A function that lets a share of the first plan's budget be all that was asked for; returns what is
     measured as it goes.
     """
-    from rk._codegen import inductor
+    from rk._inductor import forecast
 
-    original, seen = inductor.Tightening.planned, []
+    original, seen = forecast.Tightening.planned, []
 
     def less_than_planned(share):
         def planned(self, schedule, device, gradients):
@@ -66,7 +66,7 @@ def told(monkeypatch, forecast):
                 self.budget = int(share * schedule.budget)
             seen.append((self, schedule.budget))
 
-        monkeypatch.setattr(inductor.Tightening, "planned", planned)
+        monkeypatch.setattr(forecast.Tightening, "planned", planned)
         return seen
 
     return less_than_planned
@@ -90,9 +90,9 @@ def test_a_plan_is_tightened_until_the_measured_peak_is_within_the_budget(told):
 
 @pytest.mark.filterwarnings("ignore:rk. the kernels that Inductor would make")
 def test_a_budget_that_inductor_cannot_keep_is_an_error(told, monkeypatch):
-    from rk._codegen import inductor
+    from rk._inductor import forecast
 
-    monkeypatch.setattr(inductor, "ATTEMPTS", 1)
+    monkeypatch.setattr(forecast, "ATTEMPTS", 1)
     told(0.05)
     with pytest.raises(rk.BudgetError, match=r"with Inductor's kernels .* \(measured: \d+ bytes\)"):
         small_steps(2)

@@ -6,7 +6,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rk._codegen.inductor import Tightening
+from rk._inductor.forecast import Tightening
 from rk._plan import costs, measure
 from rk._plan.schedule import Schedule
 

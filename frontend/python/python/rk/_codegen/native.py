@@ -32,6 +32,7 @@ from torch._C._aoti import alloc_tensors_by_stealing_from_void_ptrs as stolen  #
 from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
 
 from rk import _rk_runtime
+from rk._codegen import saved_hooks
 from rk._graph import joint, loans
 from rk._graph.step import Step
 from rk._plan.costs import real_tensors
@@ -135,7 +136,7 @@ class Program:
             raise
         del tensors
         torch.autograd.graph.increment_version([args[place] for place in self._updated])
-        number, (hooked, recomputed) = next(_TICKETS), _hooks()
+        number, (hooked, recomputed) = next(_TICKETS), saved_hooks.installed()
         if hooked:
             # They may be there to let go of what is saved.
             machine.release()
@@ -225,7 +226,7 @@ class Program:
             marks = [{"val": torch.empty((), dtype=torch.int64)} for _ in range(2)]
         # AOTAutograd puts it on the node instead of giving it to autograd, which would show it to hooks.
         # Compiled autograd does not look there, and runs no hooks.
-        marks[1]["saved_tensor_with_no_vc_check"] = not _autograd_is_compiled()
+        marks[1]["saved_tensor_with_no_vc_check"] = not saved_hooks.autograd_is_compiled()
         made = [self._outside_forward(marks), self._outside_backward(marks)]
         self._lengths = [len(module.graph.nodes) for module in made]
         return made
@@ -269,20 +270,6 @@ class Program:
             outputs[place] = _pick(graph, call, place, self._step.gradients[place].meta)
         graph.output(tuple(outputs))
         return fx._lazy_graph_module._make_graph_module({}, graph)
-
-
-def _hooks() -> tuple[bool, bool]:
-    """Whether hooks get what is saved now, and whether they are those of ``torch.utils.checkpoint``."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    if hooks is None:
-        return False, False
-    return True, getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
-
-
-def _autograd_is_compiled() -> bool:
-    from torch._dynamo import compiled_autograd, config
-
-    return config.compiled_autograd or compiled_autograd.depth > 0
 
 
 def _tensors(handles: list[Any]) -> list[torch.Tensor | None]:

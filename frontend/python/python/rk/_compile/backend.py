@@ -105,7 +105,7 @@ class Compiled:
         self._kernels = settings.Kernels(torch.device("cpu"))
         """Those that the costs were measured on."""
         self.tightening: Any = None
-        """With Inductor's kernels, :class:`rk._codegen.inductor.Tightening`."""
+        """With Inductor's kernels, :class:`rk._inductor.forecast.Tightening`."""
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
@@ -181,6 +181,7 @@ class Compiled:
                 stacklevel=2,
             )
             return False
+        watch.begins()
         return True
 
     def _plan_kernels(
@@ -223,10 +224,10 @@ class Compiled:
 
     def _compile_forecast(self, inputs: Sequence[Any]) -> None:
         """Plans operators one by one, and lets Inductor fuse them; the peak is measured afterwards."""
-        from rk._codegen import inductor
+        from rk._inductor import forecast
 
-        self.tightening = self.tightening or inductor.Tightening(self.options.on_infeasible == "error")
-        self._run = inductor.compiled(
+        self.tightening = self.tightening or forecast.Tightening(self.options.on_infeasible == "error")
+        self._run = forecast.compiled(
             self.gm,
             inputs,
             self._partition,

@@ -18,11 +18,11 @@ import torch
 import torch._functorch.config
 import torch._inductor.config
 from torch import fx
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
 from torch._inductor.virtualized import V
 
 from rk._inductor import costs, lowering, pinning
 from rk._inductor.hooks import Compiling, compiling
+from rk._inductor.partitioner import Partitioner
 from rk._inductor.problem import Problem, Unreadable
 from rk._inductor.replay import Half, Replay, Storage
 from rk._inductor.writer import Writer
@@ -169,26 +169,6 @@ class Unreplayed(Exception):
     """Inductor's code came from its cache, and nobody kept what it allocates."""
 
 
-class _Partitioner(CustomPartitionerFn):
-    def __init__(self, partition: Callable[..., Any]) -> None:
-        self.partition = partition
-
-    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **about: Any) -> Any:
-        about.pop("compiler", None)
-        return self.partition(gm, joint_inputs, **about)
-
-    def uuid(self) -> str:
-        # Inductor's cache of kernels is keyed by the graphs that come out, too.
-        return "rk"
-
-    def __deepcopy__(self, _memo: Any) -> _Partitioner:
-        # Inductor copies and hashes its configuration.
-        return self
-
-    def __reduce__(self) -> Any:
-        return str, (self.uuid(),)
-
-
 class Compiler:
     """Compiles one graph of Dynamo."""
 
@@ -235,7 +215,7 @@ class Compiler:
         from torch._inductor.compile_fx import compile_fx
 
         with (
-            torch._inductor.config.patch(custom_partitioner_fn=_Partitioner(self._partition)),
+            torch._inductor.config.patch(custom_partitioner_fn=Partitioner(self._partition)),
             torch._functorch.config.patch(
                 # It would take the partition of another budget from its cache.
                 enable_autograd_cache=False,

@@ -8,69 +8,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
-
-import torch
 
 from rk._inductor.backend import Planned
-from rk._plan import measure
-
-Run = Callable[[list[Any]], Any]
+from rk._inductor.measured import MeasuredStep
 
 
-class Watch:
+class Watch(MeasuredStep):
     """Measures the first step whose kernels are warm."""
 
     def __init__(self, planned: Callable[[], Planned | None]) -> None:
         """``planned`` says what runs."""
         self._planned = planned
-        self._peak = self._left = 0
-        self._is_done = False
-        # On a GPU kernels are chosen in their first run, by trying them, and libraries take their workspaces.
-        self._cold = 0
 
-    def forward(self, run: Run) -> Run:
-        """Measures the forward pass."""
+    def begins(self) -> None:
+        """What was compiled is about to run; nothing is measured of a graph without a plan."""
+        planned = self._planned()
+        self.settled = planned is None
+        if planned is not None:
+            self.begins_with(planned.device, planned.step.gradient_places())
 
-        def measured(args: list[Any]) -> Any:
-            self._peak = 0
-            if self._is_done or self._is_cold() or self._is_watched():
-                return run(args)
-            with measure.memory(self._planned().device) as memory:
-                results = run(args)
-            self._peak, self._left = memory.peak, memory.left
-            return results
-
-        measured._boxed_call = True
-        return measured
-
-    def backward(self, run: Run) -> Run:
-        """Measures the backward pass, and with it the step."""
-
-        def measured(args: list[Any]) -> Any:
-            if self._is_done or self._peak == 0 or self._is_watched():
-                return run(args)
-            planned = self._planned()
-            with measure.addresses(planned.device) as addresses:
-                results = run(args)
-            gradients = [results[place] for place in planned.step.gradient_places() if place < len(results)]
-            most = addresses.peak(one for one in gradients if one is not None)
-            self._is_done = True
-            self._compare(planned, max(self._peak, self._left + most))
-            return results
-
-        measured._boxed_call = True
-        return measured
-
-    def _is_cold(self) -> bool:
-        self._cold += 1
-        return self._cold <= (0 if self._planned().device.type == "cpu" else 2)
-
-    def _is_watched(self) -> bool:
-        """Whether the user is profiling, or recording what the GPU's allocator does: there is one history."""
-        device = self._planned().device
-        recorded = device.type != "cpu" and torch._C._cuda_isHistoryEnabled()
-        return recorded or torch.autograd._profiler_enabled()
+    def took(self, peak: int) -> None:
+        """Holds it against the replay."""
+        self.settled = True
+        self._compare(self._planned(), peak)
 
     def _compare(self, planned: Planned, measured: int) -> None:
         if measured <= planned.peak:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rk._codegen import program
+from rk._codegen import program, saved_hooks
 from rk._graph import joint, loans
 from rk._graph.step import Step
 from rk._plan.schedule import Schedule
@@ -168,7 +168,7 @@ class Switch(program.Program):
         return self._mark if kind == "mark" else super()._meta(kind, name)
 
     def _forward(self, args: list[Any]) -> list[Any]:
-        hooked, recomputed = _hooks()
+        hooked, recomputed = saved_hooks.installed()
         # Hooks get what autograd saves, and nothing else is to be held where they are to let go of it.
         instance = self._owner.group.begin(self._owner, args, hooked)
         code = self.base if instance.variant is self._owner.base else instance.variant.code
@@ -276,7 +276,7 @@ def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
     forward["outputs"] = [*forward["outputs"][:output], *marks, *forward["outputs"][output:]]
     # AOTAutograd puts what is not checked on the node instead of giving it to autograd, which would show it
     # to hooks. Compiled autograd does not look there, and runs no hooks.
-    forward["unchecked"] += 0 if _autograd_is_compiled() else 1
+    forward["unchecked"] += 0 if saved_hooks.autograd_is_compiled() else 1
     named = [(f"rk_{name}", (kind, name)) for kind, name in marks]
     backward["inputs"] = [*backward["inputs"][:place], *named, *backward["inputs"][place:]]
     return {**about, "forward": forward, "backward": backward}
@@ -286,20 +286,6 @@ def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
 def _nothing() -> torch.Tensor:
     """What is in a slot that a variant does not use."""
     return torch.empty(0)
-
-
-def _hooks() -> tuple[bool, bool]:
-    """Whether hooks get what is saved now, and whether they are those of ``torch.utils.checkpoint``."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    if hooks is None:
-        return False, False
-    return True, getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
-
-
-def _autograd_is_compiled() -> bool:
-    from torch._dynamo import compiled_autograd, config
-
-    return config.compiled_autograd or compiled_autograd.depth > 0
 
 
 def boxed(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:

@@ -1,6 +1,6 @@
-"""codegen ``inductor``: rk's partition with Inductor's kernels.
+"""Operators are planned, and Inductor makes kernels of the plan: for graphs that cannot be read as kernels.
 
-Inductor fuses and reorders what it is given, so the peak of a plan is a forecast here. It is measured when
+Inductor fuses and reorders what it is given, so the peak of a plan is a forecast. It is measured when
 a step runs, and as long as it exceeds the budget, the next step is planned for as much less
 (:class:`Tightening`). Random numbers are Inductor's own: its seeds are drawn once and saved, and what is made
 of them can be computed again, so masks are the same in both runs.
@@ -16,37 +16,17 @@ import torch
 import torch._functorch.config
 import torch._inductor.config
 from torch import fx
-from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
-from rk._plan import measure
+from rk._inductor import lowering
+from rk._inductor.measured import MeasuredStep, Run
+from rk._inductor.partitioner import Partitioner
 from rk._plan.schedule import Schedule
 from rk.errors import BudgetError
 
-Run = Callable[[list[Any]], Any]
 ATTEMPTS = 6
 """How many plans are tried for one budget."""
 MARGIN = 0.01
 """By how much more than the overshoot a plan is tightened, as a share of the budget."""
-
-
-class _Partitioner(CustomPartitionerFn):
-    def __init__(self, partition: Callable[..., Any]) -> None:
-        self.partition = partition
-
-    def __call__(self, gm: fx.GraphModule, joint_inputs: Sequence[object], **about: Any) -> Any:
-        about.pop("compiler", None)
-        return self.partition(gm, joint_inputs, **about)
-
-    def uuid(self) -> str:
-        # Inductor's cache of kernels is keyed by the graphs that come out, too.
-        return "rk"
-
-    def __deepcopy__(self, _memo: Any) -> _Partitioner:
-        # Inductor copies and hashes its configuration.
-        return self
-
-    def __reduce__(self) -> Any:
-        return str, (self.uuid(),)
 
 
 def compiled(
@@ -70,20 +50,16 @@ def compiled(
             code.current_callable = wrap(code.current_callable)
         return code
 
-    # Inductor keeps what it is given, and the graph may have to be compiled again.
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    own = fx.GraphModule(gm, graph)
-    own.meta = dict(gm.meta)
     with (
-        torch._inductor.config.patch(custom_partitioner_fn=_Partitioner(partition)),
+        torch._inductor.config.patch(custom_partitioner_fn=Partitioner(partition)),
         # It would take the partition of another budget from its cache.
         torch._functorch.config.patch(enable_autograd_cache=False),
     ):
-        return compile_fx(own, list(inputs), inner_compile=inner)
+        # Inductor keeps what it is given, and the graph may have to be compiled again.
+        return compile_fx(lowering.copied(gm), list(inputs), inner_compile=inner)
 
 
-class Tightening:
+class Tightening(MeasuredStep):
     """The measured peak of one graph's steps, and what follows from it for its plan."""
 
     def __init__(self, strict: bool) -> None:
@@ -93,8 +69,6 @@ class Tightening:
         """Bytes that were asked for, in the scope ``activations``."""
         self.measured: int | None = None
         """The peak of the last measured step, without the gradients of parameters."""
-        self.settled = False
-        """Nothing is measured any more."""
         self._attempts, self._is_fresh = 0, False
 
     def planned(self, schedule: Schedule, device: torch.device, gradients: Sequence[int]) -> None:
@@ -102,50 +76,13 @@ class Tightening:
         parameters.
         """
         self.budget = schedule.budget if self.budget is None else self.budget
-        self._nominal, self._device, self._gradients = schedule.budget, device, gradients
-        self._peak = self._left = 0
-        # On a GPU kernels are chosen in their first run, by trying them, and libraries take their workspaces.
-        self._is_warm = device.type == "cpu"
+        self._nominal = schedule.budget
+        self.begins_with(device, gradients)
 
-    def forward(self, run: Run) -> Run:
-        """Measures the forward pass."""
-
-        def measured(args: list[Any]) -> Any:
-            if self.settled or not self._is_warm or self._is_watched():
-                return run(args)
-            with measure.memory(self._device) as memory:
-                results = run(args)
-            self._peak, self._left = memory.peak, memory.left
-            return results
-
-        measured._boxed_call = True
-        return measured
-
-    def backward(self, run: Run) -> Run:
-        """Measures the backward pass, and with it the step."""
-
-        def measured(args: list[Any]) -> Any:
-            if self.settled or self._peak == 0 or self._is_watched():
-                self._is_warm = True
-                return run(args)
-            results, most = self._without_gradients(run, args)
-            self.measured = max(self._peak, self._left + most)
-            self._is_fresh, self.settled = True, self.measured <= self.budget
-            return results
-
-        measured._boxed_call = True
-        return measured
-
-    def _is_watched(self) -> bool:
-        """Whether the user is profiling, or recording what the GPU's allocator does: there is one history."""
-        recorded = self._device.type != "cpu" and torch._C._cuda_isHistoryEnabled()
-        return recorded or torch.autograd._profiler_enabled()
-
-    def _without_gradients(self, run: Run, args: list[Any]) -> tuple[Any, int]:
-        with measure.addresses(self._device) as addresses:
-            results = run(args)
-        gradients = (results[place] for place in self._gradients)
-        return results, addresses.peak(one for one in gradients if one is not None)
+    def took(self, peak: int) -> None:
+        """Says whether there is to be another plan."""
+        self.measured = peak
+        self._is_fresh, self.settled = True, peak <= self.budget
 
     def next_budget(self) -> int | None:
         """What the next plan must be within, in bytes; None if this one is good, or was not measured yet."""
