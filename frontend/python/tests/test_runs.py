@@ -276,3 +276,13 @@ def test_a_share_is_one_of_the_whole_step():
     found, same = trained(Tower, once, by_blocks(budget="60%"))
     assert equal(bits, same)
     assert all(peak <= 0.62 * peaks[-1] for peak in found)
+
+
+def test_parameters_of_all_calls_count_in_scope_total():
+    """Equal layers are one class, but each has parameters and gradients of its own."""
+    peaks, bits = trained(Tower, once, by_blocks())
+    stands = 2 * sum(one.nbytes for one in Tower().blocks.parameters())
+    room = int(0.6 * peaks[-1])
+    found, same = trained(Tower, once, by_blocks(budget=room + stands, scope="total"))
+    assert equal(bits, same)
+    assert all(peak <= room for peak in found) and max(found[2:]) >= 0.8 * room

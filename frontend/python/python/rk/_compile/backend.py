@@ -46,7 +46,9 @@ def rk(
         raise OptionError(f"rk has no modes (mode={mode!r}); say options={{'budget': '2GiB'}}")
     checked = Options.parse(options)
     if checked.scope == "device":
-        raise OptionError("scope='device' is what rk.fit answers in; a budget of torch.compile has another")
+        raise OptionError(
+            "scope='device' is what rk.fit answers in; torch.compile has the scopes 'activations' and 'total'"
+        )
     reason = getattr(gm, "compile_subgraph_reason", None)
     if sizes.trains(gm, example_inputs):
         sizes.settle_numbers(gm, example_inputs)

@@ -38,7 +38,9 @@ class Node:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What to keep and what to compute again. Bytes in the scope of the budget; seconds as measured."""
+    """What to keep and what to compute again. Bytes that the step allocates, without those that are
+    :attr:`resident`, whatever the scope of the budget; seconds as measured.
+    """
 
     budget: int
     peak: int

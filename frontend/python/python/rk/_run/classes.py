@@ -72,6 +72,8 @@ class GraphClass:
         """Which arguments are parameters with a gradient."""
         self.others = [place for place, one in enumerate(inputs) if one not in step.static]
         """Which arguments are neither parameters nor buffers."""
+        self.state = [place for place, one in enumerate(inputs) if one in step.static]
+        """Which arguments are parameters and buffers."""
 
     def _will_switch(self) -> bool:
         return self.options.codegen == "fx" and program.suits(self.problem.step)

@@ -76,6 +76,8 @@ class Group:
         """How many instances became checkpoints after their forward half, because a step departed."""
         self.floor = 0
         """Bytes that were there before the last step that was metered."""
+        self._resident: dict[Any, int] = {}
+        """With scope ``total``: the bytes of parameters, their gradients and buffers, of all calls seen."""
 
     @functools.cached_property
     def meter(self) -> Meter:
@@ -97,10 +99,7 @@ class Group:
         """In bytes; None for a share of what a sequence needs, while there is no sequence."""
         if self.asked.endswith("%"):
             return None
-        resident = 0
-        if self.options.scope == "total":
-            resident = sum(one.base.schedule.resident for one in self.classes if one.base is not None)
-        return int(self.asked) - resident
+        return int(self.asked) - sum(self._resident.values())
 
     def open_classes(self) -> list[Any]:
         """The classes with open instances, the outermost first."""
@@ -118,6 +117,8 @@ class Group:
         """A forward half begins: which variant is it?"""
         with self.lock:
             self._let_go()
+            if self.options.scope == "total":
+                self._counts_what_stands(owner, args)
             if self.step is not None and len(self.step.trail) >= MOST_EVENTS:
                 self._set_aside()
             if not self.open:
@@ -142,6 +143,14 @@ class Group:
             owner.calls += 1
             self.open[instance.number] = instance
             return instance
+
+    def _counts_what_stands(self, owner: Any, args: Sequence[Any]) -> None:
+        """Equal layers are one class, and each call has parameters of its own."""
+        for place in owner.state:
+            storage = args[place].untyped_storage()
+            self._resident[storage._cdata] = storage.nbytes()
+        for place in owner.trained:
+            self._resident["gradient", args[place].untyped_storage()._cdata] = args[place].nbytes
 
     def end(self, instance: Instance) -> None:
         """Its forward half is over."""
