@@ -268,25 +268,36 @@ def test_buffers_are_updated_in_place_once_and_say_so():
     assert mean.data_ptr() == address and mean.abs().sum() > 0 and mean._version > version
 
 
+class Broken(nn.Module):
+    """Two graphs, the second inside of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(Chain(layers=n, width=128) for n in (6, 4))
+
+    def forward(self, x):
+        for layer in self.parts[0].layers:
+            x = torch.nn.functional.gelu(layer(x))
+        torch._dynamo.graph_break()
+        return self.parts[1](x)
+
+
 @pytest.mark.filterwarnings("ignore:rk. the model runs as")
 def test_graphs_inside_one_another_share_the_budget(programs):
-    class Broken(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.parts = nn.ModuleList(Chain(layers=n, width=128) for n in (6, 4))
-
-        def forward(self, x):
-            for layer in self.parts[0].layers:
-                x = torch.nn.functional.gelu(layer(x))
-            torch._dynamo.graph_break()
-            return self.parts[1](x)
-
     model, budget = Broken(), 1_600_000
     about = {"batches": lambda _: (torch.randn(256, 128),), "loss": lambda one: one}
     eager = train(model, compiled=False, **about)
     assert equal(eager, train(model, compiled=True, codegen="rk", budget=budget, **about))
     alone, inner, outer = (one.measured().arena for one in programs)
     assert inner + outer <= budget < inner + alone, "the second plan of the outer graph leaves room"
+
+
+@pytest.mark.filterwarnings("ignore:rk. ")
+def test_graphs_inside_one_another_go_on_with_the_least_that_they_can():
+    about = {"batches": lambda _: (torch.randn(256, 128),), "loss": lambda one: one}
+    least = {"codegen": "rk", "budget": 1, "on_infeasible": "best"}
+    model = Broken()
+    assert equal(train(model, compiled=False, **about), train(model, compiled=True, **least, **about))
 
 
 def test_a_second_process_lowers_nothing(tmp_path, monkeypatch):

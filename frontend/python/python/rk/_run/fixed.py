@@ -43,7 +43,7 @@ def _divide(chain: list[Any], budget: str) -> None:
     inside = 0
     for place in reversed(range(len(chain))):
         owner = chain[place]
-        share = total if place == 0 else min(total * needs[place] // needs[0], needs[place])
+        share = total if place == 0 else max(min(total * needs[place] // needs[0], needs[place]), 1)
         try:
             schedule = owner.problem.plan(str(share), inside)
         except BudgetError as error:
