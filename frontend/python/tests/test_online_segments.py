@@ -55,7 +55,7 @@ def test_plans_for_a_looser_budget_do_not_stay(monkeypatch):
     Every call takes a microsecond here: whom to evict would depend on the load of the machine otherwise.
     """
     ticks = itertools.count(0, 1000)
-    monkeypatch.setattr("rk._online.dispatch.perf_counter_ns", lambda: next(ticks))
+    monkeypatch.setattr("rk._online.calls.perf_counter_ns", lambda: next(ticks))
     make, data = MODELS["gpt2"]
     eager = Meter()
     train(make, data, meter=eager, steps=6)

@@ -1,21 +1,21 @@
 """Adding up gradients under a budget: later, part by part, and in place.
 
-Not here: what a part is (``gradients``); all other operators (``dispatch``).
+Not here: what a part is (``gradients``); how a call runs (``calls``).
 """
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from rk._online.calls import Calls
 from rk._online.gradients import Part, Parts, Seen, same_layout, seen, shape_of
 from rk._online.managed import Managed
 from rk._online.operators import Operator
-from rk._rk import OnlineRuntime
 
 __all__ = ["Sums"]
 
 
-class Sums:
+class Sums(Calls):
     """What a runtime does in a backward pass with gradients of slices and with sums."""
 
     # How many hold a tensor that autograd is adding to, and nobody else. Unknown: nothing is added in place.
@@ -23,12 +23,7 @@ class Sums:
     # Whether the sum that comes is known to be such a one. A sum of the user's must never be the measure.
     calibrates = False
 
-    core: OnlineRuntime
     logs: bool
-
-    def wrap_as(self, handle: Any, size: Any, stride: Any, offset: Any, dtype: Any, device: Any) -> Managed:
-        """A managed tensor that lies so."""
-        raise NotImplementedError
 
     def in_backward(self, known: Operator, args: tuple[Any, ...]) -> Managed | None:
         """The result of a call in a backward pass, unless it has to be made as any other.
