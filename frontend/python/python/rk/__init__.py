@@ -24,6 +24,7 @@ from rk.errors import (
 
 if TYPE_CHECKING:
     # What type checkers and editors see of the names in _LATE.
+    from rk import config as config
     from rk import models as models
     from rk._chain.checkpointable import Checkpointable as Checkpointable
     from rk._compile.rockmate import CheckpointedModule as CheckpointedModule
@@ -71,14 +72,14 @@ _LATE = {
 """What is imported when it is first used, and from where: PyTorch loads slowly."""
 
 __all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "TorchError"]
-__all__ += ["VerifyError", "compile", "models", "solvers", *_LATE]
+__all__ += ["VerifyError", "compile", "config", "models", "solvers", *_LATE]
 
 
 if not TYPE_CHECKING:
     # A type checker that saw it would believe every name.
     def __getattr__(name: str) -> Any:
-        if name == "models":
-            return importlib.import_module("rk.models")
+        if name in ("config", "models"):
+            return importlib.import_module(f"rk.{name}")
         if name not in _LATE:
             raise AttributeError(f"module 'rk' has no attribute '{name}'")
         found = getattr(importlib.import_module(f"rk.{_LATE[name]}"), name)

@@ -23,6 +23,9 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 CODEGENS = ("fx", "inductor", "rk")
 
+COMMON: dict[str, Any] = {}
+"""What ``rk.config`` sets: checked options for everything that does not say otherwise."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -65,8 +68,20 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> Options:
-        """Checks what a user wrote; raises OptionError with the name of the culprit."""
-        given = dict(given or {})
+        """Checks what a user wrote; raises OptionError with the name of the culprit. What is not given is as
+        ``rk.config`` says.
+        """
+        given = {**COMMON, **cls.checked(given or {})}
+        if given.get("verify") and given.get("codegen") == "inductor":
+            raise OptionError("verify=True compares bits, and those of Inductor's kernels are their own")
+        if given.get("codegen") == "rk" and (reason := _torch.refuse_runtime()):
+            raise OptionError(reason)
+        return cls(**given)
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Each option by itself, as the fields have it."""
+        given = dict(given)
         known = {field.name for field in dataclasses.fields(cls)}
         for name in given:
             if name not in known:
@@ -76,11 +91,7 @@ class Options:
         for name, check in _CHECKS.items():
             if name in given:
                 given[name] = check(name, given[name])
-        if given.get("verify") and given.get("codegen") == "inductor":
-            raise OptionError("verify=True compares bits, and those of Inductor's kernels are their own")
-        if given.get("codegen") == "rk" and (reason := _torch.refuse_runtime()):
-            raise OptionError(reason)
-        return cls(**given)
+        return given
 
     def as_dict(self) -> dict[str, Any]:
         """As ``torch.compile`` takes it."""
