@@ -1,6 +1,6 @@
 //! `rk-bench`: the experiments behind `docs/benchmarks.md`, each reproducible by one command.
 //!
-//! Every experiment calls the tools as a user would, as processes, on real models, and writes a Markdown table
+//! Every experiment calls the tools as a user would, as processes, and most write a Markdown table about real models
 //! between two markers of a document. Numbers that are compared with each other are taken in one run.
 //! Not here: pass or solver code. What a number means is defined by the tool that prints it.
 
@@ -10,6 +10,7 @@ mod models;
 mod ratios;
 mod report;
 mod toolbox;
+mod yardstick;
 
 use std::path::PathBuf;
 
@@ -36,6 +37,8 @@ enum Experiment {
     Ratios(ratios::Options),
     /// Equal blocks: counts, measuring and planning per class, and what finding them costs.
     Classes(classes::Options),
+    /// The planner alone: quality, speed and proofs of some four hundred cells, and what a change did to them.
+    Yardstick(yardstick::Options),
 }
 
 /// What all experiments share.
@@ -55,5 +58,6 @@ fn main() -> anyhow::Result<()> {
         Experiment::Lowered(options) => lowered::run(&options),
         Experiment::Ratios(options) => ratios::run(&options),
         Experiment::Classes(options) => classes::run(&options),
+        Experiment::Yardstick(options) => yardstick::run(&options),
     }
 }

@@ -90,6 +90,7 @@ impl<'a> Report<'a> {
     /// The object that `--json` prints.
     pub fn json(&self) -> Value {
         let plan = self.outcome.plan.as_ref();
+        let seconds = |span: Duration| (span.as_secs_f64() * 1e6).round() / 1e6;
         let up = |percent: f64| (percent * 1e6).round() / 1e6;
         // A bound is never rounded up.
         let bound = (self.bound() * 1e6).floor() / 1e6;
@@ -112,7 +113,8 @@ impl<'a> Report<'a> {
             "fixed_order_bound_pct": self.outcome.in_given_order.map(|time| (self.percent(time) * 1e6).floor() / 1e6),
             "gap_pp": gap.map(up),
             "solver": plan.map(|plan| plan.solver.name()),
-            "solve_seconds": (self.elapsed.as_secs_f64() * 1e6).round() / 1e6,
+            "first_plan_seconds": self.first_plan().map(seconds),
+            "solve_seconds": seconds(self.elapsed),
             "min_feasible_bytes": self.outcome.smallest_found.map(|bytes| bytes.0),
             "infeasible_below_bytes": self.outcome.proven_infeasible_below.0,
             "peak_holder": self.graph.node(self.outcome.peak_holder).name,
@@ -120,6 +122,11 @@ impl<'a> Report<'a> {
             "schedule": self.schedule(),
             "offsets": self.offsets(),
         })
+    }
+
+    /// How long the search took to its first plan; none for a plan that was remembered.
+    fn first_plan(&self) -> Option<Duration> {
+        self.outcome.progress.iter().find(|step| step.plan.is_some()).map(|step| step.at)
     }
 
     fn stopped(&self) -> &'static str {
