@@ -58,6 +58,11 @@ FOUND = {
         "rk 100%",
         Program(20151, (Layer("Layer", {"act": "gelu", "bias": True}), Layer("FrozenNorm")), autocast=True),
     ),
+    # Inductor draws numbers of its own, and the same ones under a budget.
+    "numbers that Inductor draws": (
+        "inductor",
+        Program(30000, (Layer("Layer", {"act": "tanh", "bias": True}), Layer("drawn", {"how": "rand_like"}))),
+    ),
 }
 SEEDS = {
     "fx least": (4, 15, 22, 31, 32, 43, 62, 67, 101, 108, 115, 127),

@@ -75,6 +75,28 @@ def test_numbers_beside_as_many_rows_as_columns(counts):
             assert torch.equal(compiled(x), expected)
 
 
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_a_buffer_that_is_written_beside_as_many_rows_as_columns(codegen):
+    """All sizes are known, and what is made of Dynamo's own tensors still has symbols for sizes."""
+
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 16)
+            self.register_buffer("noise", torch.zeros(16))
+
+        def forward(self, x):
+            self.noise.normal_()
+            return torch.sin(self.linear(x + self.noise)).square().mean()
+
+    results = []
+    for about in ({"backend": "aot_eager"}, {"backend": "rk", "options": {**BUDGET, "codegen": codegen}}):
+        compiled = lambda m: torch.compile(m, dynamic=True, **about)  # noqa: B023, E731
+        results.append(train(Noisy, lambda: rows(16)[0], compiled, 2))
+    assert equal(*results)
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_a_number_that_changes_beside_sizes_that_change(dynamic):
     class Weighted(Chain):
@@ -154,14 +176,14 @@ def test_a_graph_without_backward_is_compiled_once():
 
 def test_sets_of_sizes_are_bounded_and_told():
     class Made:
-        def __init__(self, _graph):
-            pass
+        def __init__(self, graph):
+            self.graph = graph
 
         def compile(self, args):
-            self.of = args[0]
+            pass
 
         def __call__(self, *args):
-            return self.of
+            return self.graph(*args)
 
     by_sizes = sizes.BySizes(torch.fx.symbolic_trace(nn.Identity()), Made, [torch.SymInt])
     with pytest.warns(UserWarning, match="planned for 16 sets of sizes"):
@@ -241,3 +263,25 @@ def test_nested_inputs_are_refused_by_name():
     with pytest.raises(Exception, match="is a nested tensor") as caught:
         torch.compile(nn.Linear(16, 16), backend="rk", options=BUDGET)(rows)
     assert isinstance(caught.value.inner_exception, rk.CompileError)
+
+
+@pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_nested_tensors_that_are_made_inside_of_rows_that_change(codegen):
+    """Their sizes are symbols even where those of all inputs are known."""
+
+    class Jagged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(16, 16)
+
+        def forward(self, x):
+            nested = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 2, x.shape[0]]))
+            return torch.sin(self.linear(nested)).values().square().mean()
+
+    batches, results = rows(6, 9, 6), []
+    for about in ({"backend": "aot_eager"}, {"backend": "rk", "options": {**BUDGET, "codegen": codegen}}):
+        given = iter(batches)
+        compiled = lambda m: torch.compile(m, dynamic=True, **about)  # noqa: B023, E731
+        results.append(train(Jagged, lambda: next(given), compiled, 3))  # noqa: B023
+    assert equal(*results)

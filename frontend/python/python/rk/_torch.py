@@ -71,6 +71,7 @@ PARTS = {
         "torch.utils._pytree.tree_unflatten",
     ),
     "torch.compile": (
+        "torch.Tensor._has_symbolic_sizes_strides",
         "torch._C._autograd._get_current_graph_task_keep_graph",
         "torch._dynamo.compiled_autograd.AutogradCompilerInstance.proxy_call_aot_backward",
         "torch._dynamo.backends.common.aot_autograd",

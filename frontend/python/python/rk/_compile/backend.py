@@ -52,7 +52,7 @@ def rk(
     reason = getattr(gm, "compile_subgraph_reason", None)
     if sizes.trains(gm, example_inputs):
         sizes.settle_numbers(gm, example_inputs)
-        if sizes.is_symbolic(example_inputs):
+        if sizes.is_symbolic(gm, example_inputs):
             return sizes.BySizes(gm, lambda one: Compiled(one, checked, reason), example_inputs)
     compiled = Compiled(gm, checked, reason)
     compiled.compile(example_inputs)
@@ -144,8 +144,7 @@ class Compiled:
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """Lets AOTAutograd trace the graph, and plans it."""
-        if sizes.reads_numbers(self.gm) and sizes.trains(self.gm, inputs):
-            inputs = sizes.unread(inputs)
+        inputs = sizes.faked(inputs)
         if self.options.codegen == "inductor":
             if self.tightening is not None or not self._compile_kernelwise(inputs):
                 self._compile_forecast(inputs)

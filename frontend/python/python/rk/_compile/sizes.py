@@ -24,8 +24,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.debugging import boxed_nop
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.fx.node import map_arg
 
+from rk._graph.copies import copied
 from rk.errors import CompileError
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -42,16 +42,18 @@ def leaves(inputs: Any) -> Iterator[Any]:
             yield one
 
 
-def is_symbolic(inputs: Sequence[Any]) -> bool:
-    """Whether a graph is meant for more than one set of sizes."""
-    return any(isinstance(one, SYMBOLIC) or _has_symbols(one) for one in leaves(inputs))
+def is_symbolic(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether a graph is meant for more than one set of sizes, or was while Dynamo traced it."""
+    # Of sizes that were found to be known, Dynamo's own tensors still make symbols.
+    traced = [node.meta.get("example_value") for node in gm.graph.find_nodes(op="placeholder")]
+    return any(isinstance(one, SYMBOLIC) or _has_symbols(one) for one in (*leaves(inputs), *traced))
 
 
 def _has_symbols(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return False
-    about = (*value.shape, *value.stride(), value.storage_offset())
-    return any(isinstance(one, torch.SymInt) for one in about)
+    # Sizes that Dynamo has found out are integers here; operators on the tensor still make symbols.
+    return value._has_symbolic_sizes_strides
 
 
 def trains(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
@@ -88,27 +90,16 @@ def reads_numbers(gm: fx.GraphModule) -> bool:
     )
 
 
-def unread(inputs: Sequence[Any]) -> Sequence[Any]:
-    """Inputs of known sizes with numbers that AOTAutograd must not read: it writes operators on tensors."""
-    if any(isinstance(one, FakeTensor) for one in inputs):
+def faked(inputs: Sequence[Any]) -> Sequence[Any]:
+    """Inputs of known sizes as Dynamo hands them in while it compiles: numbers in them cannot be read, and
+    what a model makes of them may still have sizes of its own, as nested tensors do.
+    """
+    if any(isinstance(one, FakeTensor) for one in leaves(inputs)):
         return inputs
     mode = FakeTensorMode(shape_env=ShapeEnv(allow_scalar_outputs=True))
     return [
         mode.from_tensor(one, static_shapes=True) if isinstance(one, torch.Tensor) else one for one in inputs
     ]
-
-
-def _of_sizes(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
-    """The graph with the integers among its inputs as constants."""
-    graph = fx.Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    placeholders = zip(graph.find_nodes(op="placeholder"), inputs, strict=True)
-    numbers = {node: value for node, value in placeholders if isinstance(value, int)}
-    for user in {user for node in numbers for user in node.users}:
-        user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda node: numbers.get(node, node))
-    made = fx.GraphModule(gm, graph)
-    made.meta = dict(gm.meta)
-    return made
 
 
 class BySizes:
@@ -140,11 +131,13 @@ class BySizes:
             compiled = self._keep(key, self._compiled(args))
         else:
             self.by_sizes.move_to_end(key)
-        return compiled(*args)
+        return compiled(*_without_numbers(args))
 
     def _compiled(self, args: tuple[Any, ...]) -> Any:
-        compiled = self.make(_of_sizes(self.gm, args) if reads_numbers(self.gm) else self.gm)
-        compiled.compile(args)
+        placeholders = zip(self.gm.graph.find_nodes(op="placeholder"), args, strict=True)
+        numbers = {node: value for node, value in placeholders if isinstance(value, int)}
+        compiled = self.make(copied(self.gm, numbers))
+        compiled.compile(_without_numbers(args))
         return compiled
 
     def _keep(self, key: tuple[Any, ...], compiled: Any) -> Any:
@@ -159,6 +152,11 @@ class BySizes:
         if len(self.by_sizes) > MOST:
             self.by_sizes.popitem(last=False)
         return compiled
+
+
+def _without_numbers(args: Sequence[Any]) -> list[Any]:
+    """The arguments of a graph that has integers as constants."""
+    return [one for one in args if not isinstance(one, int)]
 
 
 def _key(value: Any) -> Any:

@@ -20,6 +20,7 @@ import torch._inductor.config
 from torch import fx
 from torch._inductor.virtualized import V
 
+from rk._graph.copies import copied
 from rk._inductor import costs, lowering, pinning
 from rk._inductor.hooks import Compiling, compiling
 from rk._inductor.partitioner import Partitioner
@@ -224,7 +225,7 @@ class Compiler:
             ),
         ):
             # Inductor keeps what it is given, and the graph may have to be compiled again.
-            run = compile_fx(lowering.copied(gm), list(inputs), inner_compile=self._inner)
+            run = compile_fx(copied(gm), list(inputs), inner_compile=self._inner)
         if self.planned is not None:
             self._hooked(self.planned.settle)
         return run

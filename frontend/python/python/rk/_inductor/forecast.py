@@ -17,7 +17,7 @@ import torch._functorch.config
 import torch._inductor.config
 from torch import fx
 
-from rk._inductor import lowering
+from rk._graph.copies import copied
 from rk._inductor.measured import MeasuredStep, Run
 from rk._inductor.partitioner import Partitioner
 from rk._plan.schedule import Schedule
@@ -56,7 +56,7 @@ def compiled(
         torch._functorch.config.patch(enable_autograd_cache=False),
     ):
         # Inductor keeps what it is given, and the graph may have to be compiled again.
-        return compile_fx(lowering.copied(gm), list(inputs), inner_compile=inner)
+        return compile_fx(copied(gm), list(inputs), inner_compile=inner)
 
 
 class Tightening(MeasuredStep):

@@ -22,24 +22,6 @@ LAYOUT = {"layout_optimization": False}
 """Convolutions read and write the strides that PyTorch's tracing says, as all other values do: a value that
 is in channels-last memory for one reader and not for another would be copied where no plan knows of it.
 """
-SOURCE, SOURCES = "_dynamo_source", "_param_name_to_source"
-"""Where Dynamo keeps which arguments of its graph are whose: on a node, on a module."""
-
-
-def copied(gm: fx.GraphModule) -> fx.GraphModule:
-    """The graph once more, sharing what it holds."""
-    graph, copies = fx.Graph(), {}
-    graph.output(graph.graph_copy(gm.graph, copies))
-    graph.output_node().meta.update(gm.graph.output_node().meta)
-    module = fx.GraphModule(gm, graph)
-    module.meta = dict(gm.meta)
-    # By these AOTAutograd tells parameters from inputs.
-    for node, copy in copies.items():
-        if hasattr(node, SOURCE):
-            setattr(copy, SOURCE, getattr(node, SOURCE))
-    if hasattr(gm, SOURCES):
-        setattr(module, SOURCES, getattr(gm, SOURCES))
-    return module
 
 
 def outputs_of(gm: fx.GraphModule) -> list[Any]:

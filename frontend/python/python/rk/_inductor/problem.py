@@ -18,6 +18,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils.checkpoint import CheckpointPolicy
 
 from rk._graph import joint, loans, repetition, spelling
+from rk._graph.copies import copied
 from rk._graph.graph_text import Cost
 from rk._graph.repetition import Manner
 from rk._graph.step import Step
@@ -43,7 +44,7 @@ class Halves:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
         _refuse(gm.graph)
-        own = lowering.copied(gm)
+        own = copied(gm)
         if not obeys:
             _untag(own.graph)
         forward, backward = min_cut_rematerialization_partition(

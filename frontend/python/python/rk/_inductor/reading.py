@@ -27,6 +27,7 @@ from torch._inductor.scheduler import (
 )
 
 from rk._graph import joint, spelling
+from rk._graph.copies import copied
 from rk._inductor import lowering
 from rk._inductor.units import Lowered, Unit
 from rk.errors import CompileError
@@ -34,7 +35,7 @@ from rk.errors import CompileError
 
 def lowered(gm: fx.GraphModule, visible: int, *, is_backward: bool) -> Lowered:
     """Reads the units of a graph, which is left alone."""
-    own = lowering.copied(gm)
+    own = copied(gm)
     with lowering.scheduled(own, visible, is_backward=is_backward) as graph:
         return _Reader(own, graph).read()
 
