@@ -196,5 +196,17 @@ class Meter(TorchDispatchMode):
 
     def _tensors(self, tree):
         if isinstance(tree, torch.Tensor):
-            return [tree]
+            return self._parts(tree)
         return [t for item in tree for t in self._tensors(item)] if isinstance(tree, (list, tuple)) else []
+
+    def _parts(self, tensor):
+        """The tensors with storages that one consists of."""
+        if tensor.layout is torch.strided or tensor.is_nested:
+            return [tensor]
+        if tensor.layout is torch.sparse_coo:
+            return [tensor._indices(), tensor._values()]
+        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+            return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+        if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+            return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+        return []

@@ -19,6 +19,7 @@ KINDS = {
     "quantized": lambda: (torch.quantize_per_tensor(torch.rand(100), 0.1, 0, torch.quint8), 100),
     "mkldnn": lambda: (torch.rand(16, 16).to_mkldnn(), 1024),
     "meta": lambda: (torch.empty(10**12, device="meta") * 2, 0),
+    "zero": lambda: (torch._efficientzerotensor((10**12,)), 0),
 }
 
 
@@ -35,6 +36,25 @@ def test_what_is_not_managed_counts_as_long_as_it_lives(name):
         gc.collect()
         assert context.statistics()["unmanaged_bytes"] == 0
         assert context.statistics()["memory_bytes"] == 0
+
+
+def test_zeros_of_forward_mode_differentiation_are_not_read():
+    """The weights of a function have no tangent: PyTorch takes tensors without memory for it."""
+    x = torch.randn(64, 32)
+
+    def gradients():
+        torch.manual_seed(0)
+        linear = nn.Linear(32, 32)
+        for _ in range(3):
+            y = torch.func.jvp(lambda v: torch.sin(linear(v)), (x,), (x.cos(),))[1]
+            (y.sin().exp() * y).sum().backward()
+        return [one.grad for one in linear.parameters()]
+
+    expected = gradients()
+    with rk.memory_budget(60_000) as context:
+        found = gradients()
+        assert context.statistics()["evictions"] > 0
+    assert all(map(torch.equal, found, expected))
 
 
 def test_the_budget_has_to_hold_for_what_is_not_managed():

@@ -165,6 +165,7 @@ PARTS = {
         "torch._C._set_conj",
         "torch._C._set_neg",
         "torch._C._set_storage_data_ptr_access_error_msg",
+        "torch._is_zerotensor",
         "torch._subclasses.FakeTensor",
         "torch.utils._python_dispatch.TorchDispatchMode",
         "torch.utils._python_dispatch._get_current_dispatch_mode_stack",

@@ -2,8 +2,8 @@
 lives.
 
 Nested, sparse, quantized and MKL-DNN tensors, tensors of other classes. They are never evicted, so the budget
-has to hold for them beside what is; if it does not, the error names them. Tensors on the device "meta", and
-fake ones, have no bytes.
+has to hold for them beside what is; if it does not, the error names them. Tensors on the device "meta", fake
+ones, and the zeros of forward-mode differentiation, which PyTorch reads nowhere, have no bytes.
 
 Not here: where they come from (``dispatch``).
 """
@@ -38,12 +38,16 @@ def kind_of(tensor: Tensor) -> str | None:
         return "mkldnn" if tensor.is_mkldnn else "sparse"
     if tensor.is_quantized:
         return "quantized"
-    return "meta" if tensor.is_meta else None
+    if tensor.is_meta:
+        return "meta"
+    return "zero" if torch._is_zerotensor(tensor) else None
 
 
 def storages_of(tensor: Tensor) -> dict[int, int]:
     """The bytes of a tensor's storages by their addresses."""
-    if type(tensor) is Managed or tensor.is_meta or isinstance(tensor, torch._subclasses.FakeTensor):
+    if type(tensor) is Managed or isinstance(tensor, torch._subclasses.FakeTensor):
+        return {}
+    if tensor.is_meta or torch._is_zerotensor(tensor):
         return {}
     if type(tensor) is not Tensor and hasattr(tensor, "__tensor_flatten__"):
         names, _ = tensor.__tensor_flatten__()
