@@ -50,6 +50,21 @@ class Decoder(nn.Module):
         return x.square().mean()
 
 
+class Images(nn.Module):
+    """Convolutions with batch norm, and the loss."""
+
+    def __init__(self, layers=3, channels=8):
+        super().__init__()
+        self.layers = nn.Sequential()
+        for _ in range(layers):
+            self.layers.extend(
+                [nn.Conv2d(channels, channels, 3, padding=1), nn.BatchNorm2d(channels), nn.ReLU()]
+            )
+
+    def forward(self, x):
+        return self.layers(x).square().mean()
+
+
 @pytest.fixture
 def plans(monkeypatch):
     """The plans that are compiled while the test runs."""
@@ -64,7 +79,7 @@ def plans(monkeypatch):
 
 
 def trained(model, inputs, **how):
-    """Loss and gradients of a step, and the peak of the next one."""
+    """Loss, gradients and buffers of a step, and the peak of the next one."""
     torch._dynamo.reset()
     twin = copy.deepcopy(model)
     run = torch.compile(twin, **how)
@@ -72,6 +87,7 @@ def trained(model, inputs, **how):
     loss = run(*inputs)
     loss.backward()
     found = {"loss": loss.detach(), **{name: one.grad.clone() for name, one in twin.named_parameters()}}
+    found |= {name: one.clone() for name, one in twin.named_buffers()}
     del loss
     return found, measure.peak(measure.training_step(run, inputs), twin)
 
@@ -97,3 +113,16 @@ def test_a_decoder_keeps_its_budgets_to_the_byte(plans):
         if budget == "100%":
             assert planned.peak == planned.schedule.peak, "PyTorch's own partition, predicted"
             assert peak == whole and planned.peak - peak < 64 * SCALARS
+
+
+def test_convolutions_are_laid_out_as_inductor_does_and_statistics_are_updated_once(plans):
+    torch.manual_seed(0)
+    model, inputs = Images(), (torch.randn(4, 8, 32, 32),)
+    expected, _ = trained(model, inputs, backend="inductor")
+    found, peak = within(model, inputs, "60%")
+    planned = plans[-1]
+    assert planned.pinned and any(again for _, again in planned.schedule.runs)
+    assert peak <= planned.peak <= planned.budget
+    assert peak >= (1 - MOST) * planned.schedule.peak
+    assert expected.keys() == found.keys() and "layers.1.running_mean" in found
+    assert all(torch.equal(found[name], one) for name, one in expected.items()), "bits and statistics"

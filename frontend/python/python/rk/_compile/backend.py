@@ -31,8 +31,6 @@ from rk._run import fixed, group, variants
 from rk._run.classes import GraphClass
 from rk.errors import BudgetError, CompileError, OptionError
 
-_CONVOLUTION = torch.ops.aten.convolution.default
-
 
 def rk(
     gm: fx.GraphModule,
@@ -199,14 +197,10 @@ class Compiled:
         even where PyTorch's own partition would do.
         """
         from rk._inductor.backend import Planned as PlannedKernels
-        from rk._inductor.problem import Unreadable, problem_of
+        from rk._inductor.problem import problem_of
 
         unplannable.check(gm.graph)
-        if any(node.target is _CONVOLUTION for node in gm.graph.nodes):
-            raise Unreadable("Inductor lays convolutions out anew, in each graph as suits it")
         step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=False)
-        if step.updated():
-            raise Unreadable("it updates buffers, and the kernels that do so have other results, too")
         device = schedule.device_of(step)
         self._kernels = settings.Kernels(device)
         problem = problem_of(step, self.options, device)

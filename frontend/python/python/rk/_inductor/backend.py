@@ -270,6 +270,8 @@ class Compiler:
             if planned.pinned:
                 stack.enter_context(torch._inductor.config.patch(pinning.options(planned.key)))
                 stack.enter_context(V.set_choices_handler(pinning.Choices()))
+                about["layout_opt"] = planned.halves.forward.layout
+                lowering.leave_arguments(graph)
             code = compile_fx_inner(graph, inputs, **about)
         code.current_callable = self.wraps[late](code.current_callable)
         return code

@@ -9,7 +9,7 @@ have no workspace.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import fx
 
 from rk._graph import joint, spelling
 from rk._graph.graph_text import Call, Cost
+from rk._inductor import lowering
 from rk._inductor.units import Unit
 from rk._plan import cache, costs
 
@@ -28,15 +29,17 @@ SAMPLE = 1 << 24
 REPEATS = 5
 
 
-def of(units: Iterable[Unit], device: torch.device, folder: Path) -> dict[Unit, Cost]:
-    """The cost of every unit."""
+def of(
+    units: Iterable[Unit], gradients: Container[fx.Node], device: torch.device, folder: Path
+) -> dict[Unit, Cost]:
+    """The cost of every unit; ``gradients`` are the values that no budget counts."""
     units = list(units)
-    calls = {node: _call(node) for unit in units for node in unit.externs}
+    calls = {one: _call(one.call, _places(one.node, gradients)) for unit in units for one in unit.externs}
     known = costs.of(calls.values(), device, folder)
     bandwidth = _bandwidth(device, folder)
 
     def cost(unit: Unit) -> Cost:
-        externs = [known[calls[node].signature] for node in unit.externs]
+        externs = [known[calls[one].signature] for one in unit.externs]
         own = LAUNCH * unit.kernels + int(unit.moved / bandwidth * 1e9)
         workspace = unit.workspace + max((one.workspace for one in externs), default=0)
         return Cost(max(own + sum(one.nanoseconds for one in externs), 1), workspace)
@@ -44,15 +47,23 @@ def of(units: Iterable[Unit], device: torch.device, folder: Path) -> dict[Unit, 
     return {unit: cost(unit) for unit in units}
 
 
-def workspace_of(node: fx.Node | None, device: torch.device, folder: Path) -> int:
-    """The bytes that a call asks for besides its results."""
-    if node is None or node.op != "call_function":
+def _places(node: fx.Node, gradients: Container[fx.Node]) -> tuple[int, ...]:
+    """Which results of a call no budget counts."""
+    found = [0] if node in gradients else []
+    found += [joint.picked(user)[1] for user in node.users if joint.is_getitem(user) and user in gradients]
+    return tuple(sorted(found))
+
+
+def workspace_of(kernel: Any, gradients: Container[fx.Node], device: torch.device, folder: Path) -> int:
+    """The bytes that an extern kernel asks for besides its results; ``gradients`` as above."""
+    extern = lowering.extern(kernel)
+    if extern is None:
         return 0
-    call = _call(node)
+    call = _call(extern.call, _places(extern.node, gradients))
     return costs.of([call], device, folder)[call.signature].workspace
 
 
-def _call(node: fx.Node) -> Call:
+def _call(node: fx.Node, gradients: tuple[int, ...] = ()) -> Call:
     """A node as the costs know calls: by operator, arguments and the types of its operands."""
     operands: list[fx.Node] = []
 
@@ -70,7 +81,7 @@ def _call(node: fx.Node) -> Call:
     arguments = [spelled(value) for _, value in spelling.in_schema_order(about, node)]
     types = [spelling.type_of(joint.tensor_of(one), owner=True) for one in operands]
     made = [spelling.type_of(one, owner=True) for one in joint.results_of(node)]
-    return Call(node, about.name, arguments, types, made, "", is_view=False, line=0)
+    return Call(node, about.name, arguments, types, made, "", False, 0, gradients)
 
 
 def _bandwidth(device: torch.device, folder: Path) -> float:

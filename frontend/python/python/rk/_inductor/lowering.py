@@ -7,26 +7,45 @@ steps are those of ``torch._inductor.compile_fx`` between the partition and the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 import torch._inductor.config
+import torch._inductor.inductor_prims
 from torch import fx
 from torch._inductor import ir
 from torch._inductor.virtualized import V
 
+from rk._graph import joint
+from rk._graph.copies import copied
 from rk.errors import CompileError
-
-LAYOUT = {"layout_optimization": False}
-"""Convolutions read and write the strides that PyTorch's tracing says, as all other values do: a value that
-is in channels-last memory for one reader and not for another would be copied where no plan knows of it.
-"""
 
 
 def outputs_of(gm: fx.GraphModule) -> list[Any]:
     """What a graph returns, by place."""
     return list(gm.graph.output_node().args[0])
+
+
+def in_strides(gm: fx.GraphModule, strides: Mapping[str, tuple[int, ...]]) -> fx.GraphModule:
+    """The graph once more, with arguments that lie in memory as named."""
+    own = copied(gm)
+    for node in own.graph.find_nodes(op="placeholder"):
+        if node.name in strides:
+            node.meta["val"] = laid_out(node.meta["val"], strides[node.name])
+    return own
+
+
+def laid_out(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tensor:
+    """A traced tensor in these strides, if it fits into its memory so."""
+    if strides is None or len(strides) != value.dim() or strides == value.stride():
+        return value
+    if not value.is_contiguous() and not torch.ops.aten.is_non_overlapping_and_dense(value):
+        return value
+    with value.fake_mode:
+        return value.as_strided(value.size(), strides, value.storage_offset())
 
 
 @contextlib.contextmanager
@@ -43,19 +62,22 @@ def scheduled(gm: fx.GraphModule, visible: int, *, is_backward: bool) -> Iterato
     gm.graph.output_node().meta["user_visible_output_idxs"] = [
         place for place, one in enumerate(outputs_of(gm)[:visible]) if isinstance(one, fx.Node)
     ]
-    patch = torch._inductor.config.patch(_post_fusion_custom_pass=None, **LAYOUT)
+    patch = torch._inductor.config.patch(_post_fusion_custom_pass=None)
     with patch, torch.no_grad(), V.set_fake_mode(fakes):
         compile_fx.view_to_reshape(gm)
         compile_fx.fake_tensor_prop(gm, inputs)
         compile_fx._recursive_record_original_output_strides(gm)
         compile_fx._recursive_post_grad_passes(gm, is_inference=False)
-        graph = GraphLowering(
-            gm,
+        make = functools.partial(
+            GraphLowering,
             example_inputs=inputs,
             shape_env=fakes.shape_env,
             is_backward=is_backward,
             is_inference=False,
         )
+        graph = make(gm)
+        if _lay_out_arguments(gm, graph):
+            graph = make(gm, layout_opt=True)
         with (
             V.set_graph_handler(graph),
             V.set_extern_kernel_nodes([]),
@@ -67,6 +89,45 @@ def scheduled(gm: fx.GraphModule, visible: int, *, is_backward: bool) -> Iterato
             graph.init_wrapper_code()
             graph._update_scheduler()
             yield graph
+
+
+IMAGES = 4
+"""The dimensions of what Inductor may lay out with its channels last."""
+LAY_OUT = torch.ops.prims.inductor_force_stride_order.default
+"""Inductor's own operator: the value, in these strides."""
+
+
+def _lay_out_arguments(gm: fx.GraphModule, graph: Any) -> bool:
+    """Writes down which arguments Inductor copies, weights for example, to hand them to backward with their
+    channels last: their copies are values. Returns whether there are any.
+    """
+    handed = [one for one in outputs_of(gm) if isinstance(one, fx.Node) and one.op == "placeholder"]
+    places = {}
+    for node in handed:
+        value = node.meta["val"]
+        if node not in graph.nodes_prefer_channels_last or node in graph.user_visible_output_strides:
+            continue
+        if value.dim() == IMAGES and torch.ops.aten.is_non_overlapping_and_dense(value):
+            strides = torch._prims_common.make_channels_last_strides_for(value.shape)
+            if value.stride() != strides:
+                places[node] = strides
+    last = next((one for one in reversed(gm.graph.nodes) if one.op == "placeholder"), None)
+    for node, strides in places.items():
+        with gm.graph.inserting_after(last):
+            last = copy = gm.graph.create_node(
+                "call_function", LAY_OUT, (node, strides), name=f"{node.name}_laid_out"
+            )
+        copy.meta = {**node.meta, "val": laid_out(node.meta["val"], strides).clone()}
+        node.replace_all_uses_with(copy, delete_user_cb=lambda user, copy=copy: user is not copy)
+    return bool(places)
+
+
+def leave_arguments(gm: fx.GraphModule) -> None:
+    """Lets a graph hand on arguments as they are, and no copies in other strides."""
+    meta = gm.graph.output_node().meta
+    outputs = enumerate(outputs_of(gm))
+    handed = [place for place, one in outputs if isinstance(one, fx.Node) and one.op == "placeholder"]
+    meta["user_visible_output_idxs"] = sorted({*meta.get("user_visible_output_idxs", ()), *handed})
 
 
 def _fake_mode(gm: fx.GraphModule) -> Any:
@@ -96,7 +157,59 @@ def bytes_of(buffer: Any) -> int:
 def origin(node: Any) -> fx.Node | None:
     """The node of the graph that a buffer or an extern kernel is the value of."""
     found = node.get_origin_node()
+    if found is not None and found.target is LAY_OUT and isinstance(node, ir.ExternKernel):
+        # The kernel lays its result out so by itself.
+        found = found.args[0]
     return found if found is not None else getattr(node, "fx_node", None)
+
+
+def strides_of(buffer: Any, value: torch.Tensor) -> tuple[int, ...] | None:
+    """The strides that Inductor gives a buffer of a traced value; None where it has the value otherwise."""
+    if buffer is None or isinstance(buffer.maybe_get_output_spec(), HAS_NO_BYTES):
+        return None
+    try:
+        sizes, strides = buffer.get_size(), buffer.get_stride()
+    except NotImplementedError:
+        return None
+    found = [_number(one) for one in (*sizes, *strides)]
+    if None in found or tuple(found[: len(sizes)]) != tuple(value.size()):
+        return None
+    return tuple(found[len(sizes) :])
+
+
+def _number(size: Any) -> int | None:
+    return int(size) if getattr(size, "is_number", isinstance(size, int)) else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Extern:
+    """A kernel that is not Inductor's own."""
+
+    node: fx.Node
+    """The call, in the graph."""
+    call: fx.Node
+    """The same of operands in the strides that Inductor gives it, in a graph of its own."""
+
+
+def extern(kernel: Any) -> Extern | None:
+    """The call that an extern kernel is; None for what was no call in the graph."""
+    source = origin(kernel)
+    if source is None or source.op != "call_function":
+        return None
+    operands: list[fx.Node] = []
+    fx.node.map_arg((source.args, source.kwargs), operands.append)
+    tensors = [one for one in operands if joint.tensor_of(one) is not None]
+    buffers = kernel.inputs if len(kernel.inputs) == len(tensors) else [None] * len(tensors)
+    pairs = zip(tensors, buffers, strict=True)
+    strides = {node: strides_of(one, joint.tensor_of(node)) for node, one in pairs}
+    graph, inside = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in source.all_input_nodes:
+        inside[node] = made = graph.create_node(node.op, node.target, name=node.name)
+        made.meta = dict(node.meta)
+        if node in strides:
+            made.meta["val"] = laid_out(node.meta["val"], strides[node])
+    call = graph.node_copy(source, inside.__getitem__)
+    return Extern(source, call)
 
 
 def tuple_parts(kernel: Any, users: list[Any]) -> list[tuple[str, int]]:

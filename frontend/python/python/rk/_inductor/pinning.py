@@ -8,7 +8,6 @@ from typing import Any
 from torch import fx
 from torch._inductor.choices import InductorChoices
 
-from rk._inductor import lowering
 from rk._inductor.writer import RUN
 from rk.errors import CompileError
 
@@ -73,7 +72,6 @@ class Pin:
 def options(key: str) -> dict[str, Any]:
     """The configuration under which a plan's graphs are compiled."""
     return {
-        **lowering.LAYOUT,
         "_post_fusion_custom_pass": Pin(key),
         # They would move kernels, or hold memory that the plan has given back.
         "reorder_for_peak_memory": False,

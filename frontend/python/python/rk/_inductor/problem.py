@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import fx
@@ -58,6 +58,11 @@ class Halves:
         self.outputs = num_fwd_outputs
         """How many results forward has for its caller."""
         self.forward = lowered(forward, num_fwd_outputs, is_backward=False)
+        # Backward finds what was saved as Inductor's forward leaves it.
+        found = backward.graph.find_nodes(op="placeholder")
+        names = [node.name for node in found if not joint.is_backward_only(node)]
+        left = dict(zip(names, self.forward.strides[num_fwd_outputs:], strict=False))
+        backward = lowering.in_strides(backward, left)
         self.backward = lowered(backward, len(lowering.outputs_of(backward)), is_backward=True)
         self.arguments = list(self.forward.gm.graph.find_nodes(op="placeholder"))
         late = list(self.backward.gm.graph.find_nodes(op="placeholder"))
@@ -79,20 +84,16 @@ class Halves:
         checked = {
             base for node, base in self.bases.items() if not self.shown[node].meta.get(loans.UNCHECKED)
         }
+        checked |= {base.args[0] for base in checked if base.target is lowering.LAY_OUT}
         self.checked = checked
         """What autograd finds changed, if the caller changes it before backward."""
         self.unchecked = set(self.bases.values()) - checked
         """What backward reads all the same."""
         self.lent = {node for node in self.arguments if node not in checked}
         """Arguments that the caller may change as soon as forward has returned."""
-        self.changed = {
-            value
-            for unit in self.forward.units
-            for effect in unit.effects
-            for value in effect.all_input_nodes
-            if value.op == "placeholder"
-        }
+        self.changed = _updated(self.forward.units)
         """Arguments that forward may overwrite."""
+        self._repeating: dict[Unit, bool] = {}
         self.copies: dict[fx.Node, Unit] = {}
         """Per lent argument that is small, what copies it."""
         for unit in self.forward.units:
@@ -116,7 +117,7 @@ class Halves:
     def operands(self, unit: Unit) -> list[fx.Node]:
         """What a unit reads: values, arguments, and copies of arguments where they are read instead."""
         found = {}
-        for node in unit.operands:
+        for node in self._needed(unit):
             base = self.bases.get(node, node)
             copy = self.copies.get(base)
             if copy is not None and copy is not unit and unit in self._forward and self._is_small(base, unit):
@@ -128,11 +129,23 @@ class Halves:
     def _forward(self) -> set[Unit]:
         return set(self.forward.units)
 
+    def _needed(self, unit: Unit) -> list[fx.Node]:
+        """The operands, without arguments that are read for the sake of their update only."""
+        if not self._repeats(unit):
+            return unit.operands
+        return [node for node in unit.operands if node not in self.changed]
+
     def _repeats(self, unit: Unit) -> bool:
-        """Whether a unit gives the same bits when it runs again, and does nothing else."""
-        if unit.effects or not self.changed.isdisjoint(unit.operands):
+        """Whether a unit gives the same results when it runs again, without its effects."""
+        if unit not in self._repeating:
+            self._repeating[unit] = self._is_pure(unit)
+        return self._repeating[unit]
+
+    def _is_pure(self, unit: Unit) -> bool:
+        body, operands = unit.part(unit.results)
+        if not unit.results or not self.changed.isdisjoint(operands):
             return False
-        for node in unit.body:
+        for node in body:
             must_save = node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
             if joint.is_call(node) and (must_save or repetition.manner_of(node) is not Manner.PURE):
                 return False
@@ -141,6 +154,18 @@ class Halves:
     def runs_once(self, unit: Unit) -> bool:
         """Whether nothing may run the unit again."""
         return unit not in self.copies.values() and not self._repeats(unit)
+
+
+def _updated(units: Iterable[Unit]) -> set[fx.Node]:
+    """The arguments that units overwrite; raises CompileError if one is read after that."""
+    found: set[fx.Node] = set()
+    for unit in units:
+        if not found.isdisjoint(unit.operands):
+            raise CompileError(f"{unit} reads an argument that has been updated")
+        for effect in unit.effects:
+            named = dict(spelling.in_schema_order(spelling.operator(effect.target), effect))
+            found.update(named[name] for name in spelling.written(effect))
+    return found
 
 
 def _refuse(graph: fx.Graph) -> None:
@@ -201,6 +226,12 @@ class Problem(schedule.Problem):
         """How many lines there are."""
         return len(self.halves.lines)
 
+    @functools.cached_property
+    def gradients(self) -> set[fx.Node]:
+        """The values that are gradients of parameters, which no budget counts."""
+        bases = self.halves.backward.bases
+        return {bases[place] for place in self.step.gradient_places() if place < len(bases)} - {None}
+
     def checkpointed_peak(self) -> int:
         """The peak when the model's own checkpoints are obeyed."""
         step = self.step
@@ -221,7 +252,7 @@ class Problem(schedule.Problem):
     def text(self, inside: int = 0) -> str:
         """The step at stage costed."""
         units = [unit for unit in self.halves.lines if unit is not None]
-        known = costs.of(units, self.device, self.options.cache_folder())
+        known = costs.of(units, self.gradients, self.device, self.options.cache_folder())
         head, nodes = self._written
         spelled = [
             node.replace("COST", _cost(Cost(0, inside) if unit is None else known[unit]), 1)

@@ -85,7 +85,11 @@ class _Reader:
         self._check_effects(units)
         outputs = lowering.outputs_of(self.gm)
         bases = [self._base(one) for one in self.graph.graph_outputs]
-        return Lowered(self.gm, _sorted(units), outputs, bases)
+        strides = [
+            lowering.strides_of(one, value)
+            for one, value in zip(self.graph.graph_outputs, map(joint.tensor_of, outputs), strict=True)
+        ]
+        return Lowered(self.gm, _sorted(units), outputs, bases, strides, self.graph.layout_opt)
 
     def _check_effects(self, units: list[Unit]) -> None:
         """Raises CompileError if something that is overwritten would not be."""
@@ -106,12 +110,21 @@ class _Reader:
         for kernel in self.kernels:
             for buffer in kernel.get_outputs():
                 if buffer.node.get_origin_node() is None:
-                    # Of a concatenation, the last origin is the node that it is the value of.
-                    nodes = (one for one in buffer.node.get_origins() if one in self.places)
-                    node = max(nodes, key=self.places.__getitem__, default=None)
-                    if node not in last and self._is_all_of(buffer.node, node):
-                        last[node] = buffer.get_name()
+                    for node in self._candidates(buffer.node):
+                        if node not in last and self._is_all_of(buffer.node, node):
+                            last[node] = buffer.get_name()
+                            break
         return {name: node for node, name in last.items()}
+
+    def _candidates(self, buffer: Any) -> list[fx.Node]:
+        """What a buffer may be that Inductor says no node of: the result of the call for which it was made,
+        as a concatenation is; or an operand, which the call asks for in memory and in strides of its choice.
+        """
+        known = (one for one in buffer.get_origins() if one in self.places)
+        origins = sorted(known, key=self.places.__getitem__)
+        called = origins[-1:]
+        operands = [one for one in origins[:-1] for call in called if one in call.all_input_nodes]
+        return [*called, *reversed(operands)]
 
     def _is_all_of(self, buffer: Any, node: fx.Node | None) -> bool:
         value = joint.tensor_of(node)
@@ -187,7 +200,7 @@ class _Reader:
             unit.moved += _moved(kernel)
             unit.kernels += not isinstance(kernel, (ExternKernelSchedulerNode, NopKernelSchedulerNode))
             if isinstance(kernel, ExternKernelSchedulerNode) and not isinstance(kernel.node, ir.MultiOutput):
-                called = lowering.origin(kernel.node)
+                called = lowering.extern(kernel.node)
                 unit.externs += [called] if called is not None else []
             for one in kernel.get_nodes():
                 unit.effects += self._effects(one)
@@ -200,6 +213,9 @@ class _Reader:
                 if node is not None and not self._is_inside(buffer, kernels):
                     unit.results.append(node)
                     unit.bytes[node] = size
+                    strides = lowering.strides_of(buffer.node, joint.tensor_of(node))
+                    if self.graph.layout_opt and strides is not None and len(strides) == lowering.IMAGES:
+                        unit.strides[node] = strides
                     last = None
                 if isinstance(buffer.node.get_output_spec(), ir.MultiOutputLayout):
                     self._tuple(buffer, kernels, members, inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from torch import fx
@@ -63,9 +63,10 @@ class Half:
 class Replay:
     """Follows the lines of a wrapper."""
 
-    def __init__(self, alignment: int, workspace: Callable[[fx.Node | None], int]) -> None:
-        """``workspace`` says what a call asks for besides its results."""
-        self.alignment, self.workspace = alignment, workspace
+    def __init__(self, alignment: int, workspace: Callable[..., int]) -> None:
+        """``workspace`` says what a call asks for besides its results, given what no budget counts."""
+        self.alignment, self._workspace = alignment, workspace
+        self._uncounted: Container[fx.Node] = ()
         self.storages: dict[str, Storage] = {}
         self.tuples: dict[str, list[str]] = {}
         self.events: list[tuple[Storage | None, int, str]] = []
@@ -92,6 +93,8 @@ class Replay:
         for name, storage in found:
             storage.names.add(name)
             self.storages[name] = storage
+        uncounted = list(uncounted)
+        self._uncounted = {_origin_of(V.graph.graph_outputs[place]) for place in uncounted}
         for line in code:
             self._line(line)
         results = [self._storage_of(one) for one in V.graph.graph_outputs]
@@ -111,11 +114,7 @@ class Replay:
         return half
 
     def _storage_of(self, output: Any) -> Storage | None:
-        if not hasattr(output, "get_name") or isinstance(
-            output, (ir.NoneAsConstantBuffer, ir.ShapeAsConstantBuffer)
-        ):
-            return None
-        return self.storages.get(output.get_name())
+        return self.storages.get(_name_of(output))
 
     # Memory.
 
@@ -147,6 +146,10 @@ class Replay:
         self.kernels += 1
         self.events.append((None, workspace, name))
 
+    def workspace(self, kernel: Any) -> int:
+        """What a kernel that is not Inductor's own asks for besides its results."""
+        return self._workspace(kernel, self._uncounted)
+
     # Lines.
 
     def _line(self, line: Any) -> None:
@@ -166,7 +169,7 @@ class Replay:
         elif isinstance(line, lines.ExternKernelAllocLine):
             self._extern(line.node)
         elif isinstance(line, lines.ExternKernelOutLine):
-            self._call(_called(line.node), self.workspace(lowering.origin(line.node)))
+            self._call(_called(line.node), self.workspace(line.node))
         elif isinstance(line, lines.MultiOutputLine):
             # It was allocated with its tuple, under its own name.
             pass
@@ -180,7 +183,7 @@ class Replay:
             )
 
     def _extern(self, kernel: Any) -> None:
-        name, workspace = kernel.get_name(), self.workspace(lowering.origin(kernel))
+        name, workspace = kernel.get_name(), self.workspace(kernel)
         if isinstance(kernel.get_output_spec(), ir.MultiOutputLayout):
             users = [user.node for user in V.graph.scheduler.name_to_buf[name].users]
             parts = lowering.tuple_parts(kernel, users)
@@ -205,6 +208,18 @@ class Replay:
                 self._free(name.strip())
         elif code and not code.startswith(HARMLESS):
             raise CompileError(f"rk does not know what the line {code!r} of Inductor's wrapper allocates")
+
+
+def _name_of(output: Any) -> str | None:
+    """The buffer that a result lies in; None for constants."""
+    constant = isinstance(output, (ir.NoneAsConstantBuffer, ir.ShapeAsConstantBuffer))
+    return None if constant or not hasattr(output, "get_name") else output.get_name()
+
+
+def _origin_of(output: Any) -> fx.Node | None:
+    """The node of the graph that a result is the value of, if Inductor says so."""
+    buffer = V.graph.scheduler.name_to_buf.get(_name_of(output))
+    return None if buffer is None else lowering.origin(buffer.node)
 
 
 def _called(kernel: Any) -> str:

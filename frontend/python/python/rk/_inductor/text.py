@@ -81,20 +81,21 @@ class Text:
             self.types[node] = _buffer(node, unit.bytes[node])
         made = [self.types[node] for node in results]
         once = halves.runs_once(unit)
-        writes = [0] if taken is not None else []
-        if once:
+        writes, updates = [0] if taken is not None else [], []
+        if once or unit.effects:
             names.append("%outside")
             types.append("tensor<0xi8>")
-            writes.append(len(types) - 1)
+            # A second run of what may run again leaves its updates out.
+            (writes if once else updates).append(len(types) - 1)
         label = (results or unit.effects)[0]
         symbol = self._symbol(f"{prefix}{label.name}")
         path = spelling.quoted(joint.module_path(label) or "<root>")
         marks = " once" if once else ""
         marks += " backward" if late else ""
         marks += " overwrites(0)" if taken is not None else ""
-        return _node(
-            symbol, marks, f"inductor.u{unit.key()}.default", types, made, writes, taken, late, path, line
-        ), (
+        name = f"inductor.u{unit.key()}.default"
+        clauses = _clause("writes", writes) + _clause("effects", updates)
+        return _node(symbol, marks, name, types, made, clauses, taken, late, path, line), (
             f"  {_bound([self.names[node] for node in results])}"
             f"rk.run @{symbol}({', '.join(names)}) : ({', '.join(types)}) -> {_types(made)}"
         )
@@ -138,7 +139,10 @@ class Text:
                 made.append(node)
         symbol = self._symbol("tangents")
         outs = [self.types[node] for node in made]
-        node = _node(symbol, " once", "rk.tangents.default", types, outs, [0], None, False, '"<root>"', line)
+        writes = _clause("writes", [0])
+        node = _node(
+            symbol, " once", "rk.tangents.default", types, outs, writes, None, False, '"<root>"', line
+        )
         return node, (
             f"  {_bound([self.names[one] for one in made])}"
             f"rk.run @{symbol}({', '.join(names)}) : ({', '.join(types)}) -> {_types(outs)}"
@@ -184,13 +188,17 @@ def _bound(names: list[str]) -> str:
     return f"{', '.join(names)} = " if names else ""
 
 
+def _clause(name: str, places: list[int]) -> str:
+    return f" {name}({', '.join(map(str, places))})" if places else ""
+
+
 def _node(
     symbol: str,
     marks: str,
     operator: str,
     types: list[str],
     made: list[str],
-    writes: list[int],
+    clauses: str,
     taken: fx.Node | None,
     late: bool,
     path: str,
@@ -199,8 +207,7 @@ def _node(
     """A node around one call; what it may overwrite is its first argument."""
     arguments = [f"%a{place}" for place in range(len(types))]
     aliases = [0] + [-1] * (len(made) - 1) if taken is not None else []
-    clauses = f" writes({', '.join(map(str, writes))})" if writes else ""
-    clauses += f" aliases({', '.join(map(str, aliases))})" if aliases else ""
+    clauses += _clause("aliases", aliases)
     clauses += " backward" if late else ""
     results = [f"%r#{place}" for place in range(len(made))] if len(made) > 1 else ["%r"] * len(made)
     if taken is not None:

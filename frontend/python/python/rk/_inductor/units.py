@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from torch import fx
 
 from rk._graph import joint
+from rk._inductor.lowering import Extern
 
 
 @dataclasses.dataclass(eq=False)
@@ -28,16 +30,33 @@ class Unit:
     """What it is run for besides its results: updates of arguments."""
     bytes: dict[fx.Node, int] = dataclasses.field(default_factory=dict)
     """Of every result."""
+    strides: dict[fx.Node, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    """Of the results that Inductor lays out as it likes."""
     workspace: int = 0
     """The most bytes that its own kernels leave to each other, beyond its results."""
     takes: dict[fx.Node, list[fx.Node]] = dataclasses.field(default_factory=dict)
     """Per result, the operands in whose place it is written if they are not needed any more."""
-    externs: list[fx.Node] = dataclasses.field(default_factory=list)
-    """The calls of kernels that are not Inductor's own."""
+    externs: list[Extern] = dataclasses.field(default_factory=list)
+    """The kernels that are not Inductor's own."""
     moved: int = 0
     """The bytes that Inductor's own kernels read and write."""
     kernels: int = 0
     """How many of its kernels are Inductor's own."""
+
+    def part(self, roots: Iterable[fx.Node]) -> tuple[list[fx.Node], list[fx.Node]]:
+        """The nodes of the body that some results or effects are made by, in order, and what these read."""
+        inside, kept, read = set(self.body), set[fx.Node](), dict[fx.Node, None]()
+        ahead = list(roots)
+        while ahead:
+            node = ahead.pop()
+            if node not in kept:
+                kept.add(node)
+                for source in node.all_input_nodes:
+                    if source in inside:
+                        ahead.append(source)
+                    else:
+                        read[source] = None
+        return [node for node in self.body if node in kept], list(read)
 
     def key(self) -> str:
         """A hash of the body without names: units of one key have the same kernels."""
@@ -46,7 +65,7 @@ class Unit:
         for node in self.body:
             args = fx.node.map_arg((node.args, node.kwargs), lambda one: _Name(names[one]))
             about.append(f"{node.op} {node.target} {args} {_shape(node)}")
-        about.append(str([names[node] for node in (*self.results, *self.effects)]))
+        about.append(str([(names[node], self.strides.get(node)) for node in (*self.results, *self.effects)]))
         return hashlib.sha256("\n".join(about).encode()).hexdigest()[:16]
 
     def __repr__(self) -> str:
@@ -77,3 +96,7 @@ class Lowered:
     """What the graph returns, by place: a node of it, or a constant."""
     bases: list[fx.Node | None]
     """Per output, the value or argument whose memory it lies in."""
+    strides: list[tuple[int, ...] | None]
+    """Per output, how it lies there."""
+    layout: bool
+    """Whether Inductor lays convolutions out anew."""

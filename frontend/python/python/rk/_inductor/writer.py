@@ -17,6 +17,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from rk._graph import joint, loans
+from rk._inductor import lowering
 from rk._inductor.problem import Halves
 from rk._inductor.units import Unit
 
@@ -105,19 +106,7 @@ class Writer:
 
     def _body(self, run: Run) -> tuple[list[fx.Node], list[fx.Node]]:
         """The nodes that make what is wanted of a run, and what these read."""
-        roots = [*run.wanted, *(() if run.again else run.unit.effects)]
-        inside, read = set(run.unit.body), dict[fx.Node, None]()
-        kept: set[fx.Node] = set()
-        while roots:
-            node = roots.pop()
-            if node not in kept:
-                kept.add(node)
-                for source in node.all_input_nodes:
-                    if source in inside:
-                        roots.append(source)
-                    else:
-                        read[source] = None
-        return [node for node in run.unit.body if node in kept], list(read)
+        return run.unit.part([*run.wanted, *(() if run.again else run.unit.effects)])
 
     # What is written.
 
@@ -132,6 +121,11 @@ class Writer:
             made = local[node] = self._copy(node, node.op, node.target, args, kwargs)
             made.meta[RUN] = number
             if node in wanted and not _is_view(node):
+                strides = run.unit.strides.get(node)
+                if strides is not None:
+                    args = (made, strides)
+                    made = local[node] = self._copy(node, "call_function", lowering.LAY_OUT, args, {})
+                    made.meta[RUN] = number
                 made.meta[REALIZE] = True
         self.now.update((node, local[node]) for node in run.wanted)
 
