@@ -149,6 +149,15 @@ def test_bits_are_equal(make, inputs):
     assert equal(plain, planned)
 
 
+def test_draws_that_say_their_device_run_again():
+    class Drawn(nn.Module):
+        def forward(self, x):
+            return x.sin() * torch.rand(x.shape, dtype=x.dtype, device=x.device)
+
+    least = {"budget": "1%", "on_infeasible": "best"}
+    assert equal(*both(lambda: Chain(Drawn), floats, least))
+
+
 def test_backward_reads_what_forward_read():
     """aot_eager reads the updated buffer in backward; what is right is what eager computes with a copy."""
     right = train(lambda: Counting(torch.clone), floats, lambda m: m, 3)

@@ -20,9 +20,9 @@ def save(device: torch.device) -> torch.Tensor:
 
 
 def replay(
-    state: torch.Tensor, device: torch.device, operator: Callable[..., Any], *args: Any, **kwargs: Any
+    state: torch.Tensor, device: torch.device, operator: Callable[..., Any], /, *args: Any, **kwargs: Any
 ) -> Any:
-    """Runs an operator from a saved state, and leaves the generator as it was."""
+    """Runs an operator, which may take a ``device``, from a saved state; the generator is left as it was."""
     now = _apart(save(device))
     restore(state, device)
     try:
