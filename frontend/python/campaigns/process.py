@@ -75,7 +75,7 @@ class Worker:
             start_new_session=True,
         )
         self.judged = 0
-        if self._line(120) != "ready\n":
+        if self._line(max(120, self.limit)) != "ready\n":
             raise RuntimeError("the worker does not start; try python -m campaigns.worker")
 
     def _ask(self, request: str) -> str | None:

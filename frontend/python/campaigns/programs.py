@@ -104,7 +104,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=0, help="after so many no new program is begun")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--out", type=Path, required=True, help="the folder for results and scripts")
-    parser.add_argument("--each", type=int, default=3, help="ways per program; 0 for all but Inductor's")
+    parser.add_argument("--each", type=int, default=1, help="ways per program; 0 for all but Inductor's")
     parser.add_argument("--ways", nargs="*", choices=list(ways.BY_NAME), help="these ways only")
     parser.add_argument(
         "--without", nargs="*", default=[], help="leave out programs whose text has these words"

@@ -32,11 +32,10 @@ def main() -> None:
         from campaigns.judge import judge
         from campaigns.program import Program, generate
 
-        # What a first program imports and fills stays: the collector need not walk through it every time.
+        # What a first program imports and fills stays.
         judge(generate(0), ["fx least", "rk least", "online"])
-        gc.collect()
-        gc.freeze()
         gc.set_threshold(20_000, 20, 50)
+        _freeze()
         print("ready", file=answers)
         for line in sys.stdin:
             request = json.loads(line)
@@ -45,6 +44,13 @@ def main() -> None:
             outcomes = [dataclasses.asdict(one) for one in judge(program, request["ways"])]
             answer = {"outcomes": outcomes, "seconds": time.perf_counter() - start}
             print(json.dumps(answer), file=answers)
+            _freeze()
+
+
+def _freeze() -> None:
+    """The collector need not walk through what has stayed until now, several times for every program."""
+    gc.collect()
+    gc.freeze()
 
 
 def _leave_out_what_is_only_told(torch: Any) -> None:
