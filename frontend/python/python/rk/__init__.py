@@ -87,8 +87,18 @@ if not TYPE_CHECKING:
         return found
 
 
-def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False, **options: Any) -> Any:
+def compile(
+    model: Any,
+    *,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+    optimizer: Any = None,
+    **options: Any,
+) -> Any:
     """``torch.compile`` with the backend rk; options are checked before anything is compiled.
+
+    ``optimizer`` is the one that will train the model, or several: with scope ``device`` its state counts
+    before it exists.
 
     Raises OptionError for an unknown option, unit or value. The first call raises BudgetError when nothing
     fits, and CompileError when the budget governs nothing because Dynamo gave the model up (option
@@ -99,8 +109,12 @@ def compile(model: Any, *, dynamic: bool | None = None, fullgraph: bool = False,
     from rk._compile import governed
     from rk._compile.backend import rk
     from rk._plan.options import Options
+    from rk._run import optimizers
 
     checked = Options.parse(options)
+    checked.check_runs()
+    if optimizer is not None:
+        optimizers.announce(optimizer, checked)
     recurrent = isinstance(model, torch.nn.Module) and any(
         isinstance(m, torch.nn.RNNBase) for m in model.modules()
     )

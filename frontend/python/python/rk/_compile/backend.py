@@ -43,10 +43,7 @@ def rk(
     if mode is not None and mode != "default":
         raise OptionError(f"rk has no modes (mode={mode!r}); say options={{'budget': '2GiB'}}")
     checked = Options.parse(options)
-    if checked.scope == "device":
-        raise OptionError(
-            "scope='device' is what rk.fit answers in; torch.compile has the scopes 'activations' and 'total'"
-        )
+    checked.check_runs()
     reason = getattr(gm, "compile_subgraph_reason", None)
     if sizes.trains(gm, example_inputs):
         sizes.settle_numbers(gm, example_inputs)
@@ -142,7 +139,13 @@ class Compiled:
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """Lets AOTAutograd trace the graph, and plans it."""
-        inputs = sizes.faked(inputs)
+        self.graph.given = inputs
+        try:
+            self._compile(sizes.faked(inputs))
+        finally:
+            self.graph.given = ()
+
+    def _compile(self, inputs: Sequence[Any]) -> None:
         if self.options.codegen == "inductor":
             if self.tightening is not None or not self._compile_kernelwise(inputs):
                 self._compile_forecast(inputs)

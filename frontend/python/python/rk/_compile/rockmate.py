@@ -39,6 +39,7 @@ class Rockmate(nn.Module):
         """
         super().__init__()
         self._options = Options.parse({**options, "budget": budget})
+        self._options.check_foreseen("rk.Rockmate")
         problem, budget = _problem(model, sample, self._options)
         self._plan_name = problem.name(budget, 0, self._options.solver)
         self._plan = problem.plan(budget, 0)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 
-from rk.errors import CompileError
+from rk._plan.options import parse_budget
+from rk.errors import CompileError, OptionError
 
 SUPPORTED = ("cpu", "cuda")
+STATED = "RK_CPU_MEMORY"
+"""The environment variable that says how much memory there is on the CPU."""
 
 
 def of(tensors: Iterable[torch.Tensor]) -> torch.device:
@@ -45,9 +49,23 @@ def bytes_left(device: torch.device) -> int:
     return max(min(left), 0)
 
 
-def rounded(left: int) -> int:
-    """Rounded down to one of 16 steps between powers of two, so that a plan on disk can be found."""
-    return max(left, 0) >> (shift := max(left.bit_length() - 5, 0)) << shift
+def capacity(device: torch.device, taken: int) -> int:
+    """What this process can have at most, in bytes, of which it has ``taken``."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device)
+    stated = os.environ.get(STATED)
+    if stated is None:
+        return bytes_left(device) + taken
+    size = parse_budget(STATED, stated)
+    if not size.isdigit():
+        raise OptionError(f"{STATED}={stated!r} is no number of bytes")
+    return int(size)
+
+
+def rounded(left: int, steps: int = 16) -> int:
+    """Rounded down to one of so many steps between powers of two, so that a plan on disk can be found."""
+    return max(left, 0) >> (shift := max(left.bit_length() - steps.bit_length(), 0)) << shift
 
 
 def _meminfo(field: str) -> int:

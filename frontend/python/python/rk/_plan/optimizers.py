@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 from rk._plan import device as devices
@@ -48,23 +48,30 @@ def footprint(optimizer: torch.optim.Optimizer, device: torch.device | None = No
     """
     trained = [one for group in optimizer.param_groups for one in group["params"] if one.requires_grad]
     where = device or devices.of(trained)
-    held = sum(_rounded(one, where) for one in _tensors(optimizer.state.values()))
+    before = held(optimizer, where)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    twin, given = _copied(optimizer, mode, where)
-    living = _Living(where, given)
     try:
-        with mode, living, torch.no_grad():
-            twin.step()
-            living.number = _LATE
-            after_first = living.now
-            twin.step()
+        # It may be asked for while a graph is traced.
+        with _disable_current_modes():
+            twin, given = _copied(optimizer, mode, where)
+            living = _Living(where, given)
+            with mode, living, torch.no_grad():
+                twin.step()
+                living.number = _LATE
+                after_first = living.now
+                twin.step()
     except Exception as error:  # noqa: BLE001 - an optimizer may be anybody's
         raise CompileError(
             f"what {type(optimizer).__name__} takes cannot be foreseen: {type(error).__name__}: {error}. It "
             "is seen when the optimizer has taken a step"
         ) from error
-    state = held + max(living.now, after_first)
-    return Footprint(state=state, held=held, temporary=max(living.peak + held - state, 0))
+    state = before + max(living.now, after_first)
+    return Footprint(state=state, held=before, temporary=max(living.peak + before - state, 0))
+
+
+def held(optimizer: torch.optim.Optimizer, device: torch.device) -> int:
+    """Bytes of the state that an optimizer has now."""
+    return sum(_rounded(one, device) for one in tensors(optimizer.state.values()))
 
 
 def _copied(
@@ -87,7 +94,7 @@ def _copied(
             twins[id(one)] = twin
             given.append(twin)
     for parameter, state in optimizer.state.items():
-        for one in _tensors([state]):
+        for one in tensors([state]):
             # Counters of steps may stay in the host's memory.
             beside = isinstance(parameter, torch.Tensor) and one.device == parameter.device
             twins[id(one)] = without_memory(one, where if beside else one.device)
@@ -137,7 +144,8 @@ class _Living(TorchDispatchMode):
         weakref.finalize(storage, gone).atexit = False
 
 
-def _tensors(states: Iterable[Any]) -> list[torch.Tensor]:
+def tensors(states: Iterable[Any]) -> list[torch.Tensor]:
+    """All tensors in the state of an optimizer."""
     return [one for one in tree_leaves(list(states)) if isinstance(one, torch.Tensor)]
 
 

@@ -93,6 +93,22 @@ class Options:
                 given[name] = check(name, given[name])
         return given
 
+    def check_foreseen(self, what: str) -> None:
+        """Raises OptionError for what needs to be seen while a model is trained."""
+        if self.scope == "device":
+            raise OptionError(
+                f"{what} reads one graph, and scope='device' counts all that stands on a device: rk.fit "
+                "foresees that, and rk.compile keeps it"
+            )
+
+    def check_runs(self) -> None:
+        """Raises OptionError for what can be asked (``rk.fit``) and not be run."""
+        if self.scope == "device" and self.codegen != "fx":
+            raise OptionError(
+                f"scope='device' chooses the plan of every call, which codegen={self.codegen!r} does not "
+                "let; codegen='fx' does, and scope='total' counts what stands there, but for the optimizer"
+            )
+
     def as_dict(self) -> dict[str, Any]:
         """As ``torch.compile`` takes it."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

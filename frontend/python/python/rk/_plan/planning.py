@@ -102,6 +102,7 @@ def plan(model: Any, sample: Any, budget: int | str, **options: Any) -> Plan:
     ``options`` are those of the backend. Raises BudgetError when nothing fits, OptionError, CompileError.
     """
     checked = Options.parse({**options, "budget": budget})
+    checked.check_foreseen("rk.plan")
     return of_step(capture.step_of(model, sample), checked)
 
 

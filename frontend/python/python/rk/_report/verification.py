@@ -104,6 +104,7 @@ def verify(
     ``loss`` or the sum of the means. ``options`` are those of the backend; the scope is ``activations``.
     """
     checked = Options.parse({**options, "budget": budget})
+    checked.check_foreseen("rk.verify")
     if checked.codegen == "rk":
         raise OptionError(
             "rk.verify measures what PyTorch's allocator hands out, and does not see the arena of "

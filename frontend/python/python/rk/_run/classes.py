@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from rk._graph import joint
 from rk._graph.step import Step
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
-from rk._run import fixed, group
+from rk._run import device_scope, fixed
+from rk._run.group import Group
 from rk._run.variants import Code, Switch, Variant
 from rk.errors import BudgetError
 
 _NUMBERS = itertools.count(1)
+MOST_FOUND = 32
+"""Variants of a class that are remembered."""
 
 
 class GraphClass:
@@ -28,8 +32,12 @@ class GraphClass:
         """``reason`` is Dynamo's account of why the graph ended."""
         self.options, self.reason, self.number = options, reason, next(_NUMBERS)
         self.name = name_of(reason)
-        self.group: group.Group | None = None
+        self.group: Group | None = None
         self.problem: Problem | None = None
+        self.given: Sequence[Any] = ()
+        """While it is compiled, what it is called with."""
+        self._found: dict[tuple[int | None, int], Variant | None] = {}
+        """By what was asked for: the latest variants that :meth:`holding` has planned."""
         self.base: Variant | None = None
         """The variant that is compiled."""
         self.switches = False
@@ -50,18 +58,20 @@ class GraphClass:
         self.problem, self.stale = problem, False
         self._read(problem.step)
         if self.group is None:
-            self.group = group.of(problem.device, self.options)
+            self.group = device_scope.of(problem.device, self.options)
             self.group.join(self, budget)
         if self.asked is None:
-            self.asked = (budget, 0)
+            self.asked = (self.group.alone(budget), 0)
             if not self._will_switch():
                 fixed.divide_around(self)
         try:
             return self.planned("alone", *self.asked)
         except BudgetError:
-            if not (self._will_switch() and self.group.shared and budget.endswith("%")):
+            known_later = budget.endswith("%") or not self.group.alone_suffices
+            if not (self._will_switch() and self.group.shared and known_later):
                 raise
-            # A share is one of the whole step, in which this may be a small part.
+            # A share is one of the whole step, in which this may be a small part. With scope `device` others
+            # may make room.
             return self.planned("alone", "100%", 0)
 
     def _read(self, step: Step) -> None:
@@ -119,9 +129,15 @@ class GraphClass:
             return self.base
         return self._variant("keep all", schedule)
 
-    @functools.lru_cache(maxsize=32)  # noqa: B019 - a class lives as long as its code
     def holding(self, held: int | None, budget: int) -> Variant | None:
         """Holds at most so much, if that is said, and takes at most ``budget``; None if no plan is found."""
+        if (held, budget) not in self._found:
+            while len(self._found) >= MOST_FOUND:
+                self._found.pop(next(iter(self._found)))
+            self._found[held, budget] = self._planned_to_hold(held, budget)
+        return self._found[held, budget]
+
+    def _planned_to_hold(self, held: int | None, budget: int) -> Variant | None:
         inside = 0 if held is None else budget - held - self.checkpoint.schedule.handed
         if budget <= 0 or inside < 0:
             return None

@@ -26,7 +26,7 @@ def divide_around(owner: Any) -> None:
         return
     owner.divided = True
     most = sum(one.base.schedule.peak - one.asked[1] for one in outer)
-    _divide([*outer, owner], owner.group.asked)
+    _divide([*outer, owner], owner.group.alone(owner.group.asked))
     if any(one.stale for one in outer):
         _warn(outer, most + owner.problem.plan(*owner.asked).peak)
 

@@ -47,17 +47,20 @@ def _key(options: Options) -> tuple[str, str, str]:
     return options.budget, options.scope, options.group
 
 
-def of(device: torch.device, options: Options) -> Group:
-    """The group of a graph with these options."""
+def of(kind: type[Group], device: torch.device, options: Options) -> Group:
+    """The group of a graph with these options, made if there is none."""
     key = (str(device), *_key(options))
     found = GROUPS.get(key)
     if found is None:
-        found = GROUPS[key] = Group(device, options)
+        found = GROUPS[key] = kind(device, options)
     return found
 
 
 class Group:
     """See the module."""
+
+    alone_suffices = True
+    """Calls that are never open together need no choice: each graph has what was planned for it."""
 
     def __init__(self, device: torch.device, options: Options) -> None:
         """A group begins without classes."""
@@ -94,12 +97,25 @@ class Group:
             self.shared = self.shared or owner.options.codegen == "fx"
             self.meter  # noqa: B018 - it counts from here on
 
-    @property
-    def budget(self) -> int | None:
-        """In bytes; None for a share of what a sequence needs, while there is no sequence."""
+    def alone(self, budget: str) -> str:
+        """The budget of a graph that is planned now, if it is alone; ``budget`` is what it was given."""
+        return budget
+
+    def stands(self, step: Step) -> int:
+        """Bytes of the budget that are there, or will be, whatever the calls of a step do."""
+        return 0
+
+    def taken(self, step: Step) -> int:
+        """Bytes of the budget that a step has taken at most."""
+        return step.peak - step.floor
+
+    def room(self, step: Step) -> int | None:
+        """Bytes that a step may take above its floor; None for a share of what a sequence needs, while there
+        is no sequence.
+        """
         if self.asked.endswith("%"):
             return None
-        return int(self.asked) - sum(self._resident.values())
+        return int(self.asked) - sum(self._resident.values()) - self.stands(step)
 
     def open_classes(self) -> list[Any]:
         """The classes with open instances, the outermost first."""
@@ -117,8 +133,7 @@ class Group:
         """A forward half begins: which variant is it?"""
         with self.lock:
             self._let_go()
-            if self.options.scope == "total":
-                self._counts_what_stands(owner, args)
+            self._meet(owner, args)
             if self.step is not None and len(self.step.trail) >= MOST_EVENTS:
                 self._set_aside()
             if not self.open:
@@ -144,8 +159,10 @@ class Group:
             self.open[instance.number] = instance
             return instance
 
-    def _counts_what_stands(self, owner: Any, args: Sequence[Any]) -> None:
+    def _meet(self, owner: Any, args: Sequence[Any]) -> None:
         """Equal layers are one class, and each call has parameters of its own."""
+        if self.options.scope != "total":
+            return
         for place in owner.state:
             storage = args[place].untyped_storage()
             self._resident[storage._cdata] = storage.nbytes()
@@ -167,8 +184,10 @@ class Group:
             if self.step.metered or self.step.departed:
                 level = self._meters(instance, forward=False)
                 held, _, backward, _ = instance.variant.numbers
-                if self.budget is not None and self.step.is_careful:
-                    self._make_room(level - held + backward - self.budget, instance)
+                room = self.room(self.step)
+                if room is not None and self.step.is_careful:
+                    missing = self._make_room(level - held + backward - room, instance)
+                    self._lacks(instance, missing)
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
@@ -213,43 +232,56 @@ class Group:
 
     def _careful(self, owner: Any, level: int) -> Variant:
         """What holds least of the variants that fit beside what is there now."""
-        budget = self.budget
+        room = self.room(self.step)
         if not owner.switches:
             return owner.base
         least = owner.checkpoint
-        if budget is None:
+        if room is None:
             # What it is a share of is not known; what a graph would have alone is within that.
             takes = least.schedule.handed + max(least.numbers[1:3])
             return least if self.open or takes <= owner.base.schedule.peak else owner.base
         _, forward, backward, _ = least.numbers
         # By then its results and what comes back for them may be there, too.
-        need = level + max(forward, backward + least.schedule.handed) - budget
-        if need <= 0:
-            return least
-        level -= need - self._make_room(need)
-        if level + max(forward, backward + least.schedule.handed) <= budget:
-            return least
-        found = owner.holding(least.numbers[0], budget - level) or owner.holding(None, budget - level)
-        if found is not None:
-            return found
-        if level + max(forward, backward) <= budget:
+        takes = max(forward, backward + least.schedule.handed)
+        for coming in sorted({self._coming(owner), 0}, reverse=True):
+            need = level + coming + takes - room
+            level -= max(need, 0) - self._make_room(need)
+            free = room - level - coming
+            if takes <= free:
+                return least
+            found = owner.holding(least.numbers[0], free) or owner.holding(None, free)
+            if found is not None:
+                return found
+        if level + max(forward, backward) <= room:
             return least
         return self._exceeds(owner, least, level)
 
+    def _coming(self, owner: Any) -> int:
+        """Bytes that will be there before the backward half of a call of this class, and are not yet."""
+        return 0
+
+    def _lacks(self, instance: Instance, missing: int) -> None:
+        """So many bytes are missing for the backward half of an instance."""
+
     def _exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
         """Nothing fits: BudgetError, or a warning."""
+        there = level + self.stands(self.step)
         try:
-            return owner.within(max(self.budget - level, 1))
+            return owner.within(max(self.room(self.step) - level, 1))
         except BudgetError as unmet:
-            smallest = None if unmet.smallest_bytes is None else level + unmet.smallest_bytes
+            smallest = None if unmet.smallest_bytes is None else there + unmet.smallest_bytes
             text = (
                 f"the calls of {len(self.classes)} graphs share the budget of {self.asked} bytes and do not "
-                f"fit: {level} bytes are there when {owner.name} begins, and {unmet}"
+                f"fit: {there} bytes are there{self.told(there)} when {owner.name} begins, and {unmet}"
             )
         if smallest is not None:
-            text += f". The smallest budget of the run that is known to do is {smallest} bytes"
-        sequence.refuse(self, text, self.budget, smallest, owner.name)
+            text += f". The smallest budget that does up to here is {smallest} bytes"
+        sequence.refuse(self, text, int(self.asked), smallest, owner.name)
         return least
+
+    def told(self, there: int) -> str:
+        """What the bytes are that are there when a call begins."""
+        return ""
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
@@ -277,7 +309,7 @@ class Group:
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self._finish(owner)
         key = (owner, any(args[place].grad is not None for place in owner.trained[:1]))
-        known = self.known.get(key) if self.shared else None
+        known = self._recalled(key) if self.shared else None
         metered = self.shared and (known is None or known.measured is None)
         self.step = Step(key, known, metered=metered, whole=True)
         self.step.floor = self.floor
@@ -288,6 +320,10 @@ class Group:
                 one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in _made(owner, args)
             }
             self.step.floor = self.meter.read()[0] - sum(made.values())
+
+    def _recalled(self, key: Any) -> Known | None:
+        """The choice for a step that begins like this."""
+        return self.known.get(key)
 
     def _finish(self, next_owner: Any) -> None:
         """What the last step teaches; ``next_owner`` is the class that begins the next one."""
@@ -300,13 +336,14 @@ class Group:
             if step.departed:
                 self.known.pop(step.key, None)
             elif step.metered and len(step.trail) == len(step.known.trail):
-                step.known.measured = step.peak - step.floor
+                step.known.measured = self.taken(step)
             return
         if step.whole and step.metered and any(not event.forward for event in step.events):
             while len(self.known) >= MOST_KNOWN:
                 self.known.pop(next(iter(self.known)))
             try:
-                self.known[step.key] = sequence.learnt(self, step)
+                known = self.known[step.key] = sequence.learnt(self, step)
+                known.stood = step.stood
             except BudgetError:
                 # Another model's budget is told when that model runs again.
                 if any(one.owner is next_owner for one in step.instances):

@@ -9,12 +9,16 @@ parameters of this process.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import weakref
 from collections.abc import Callable
 
 import torch
 from torch import nn
+
+PLAIN = (torch.Tensor, nn.Parameter)
+"""Tensors that have a storage of their own."""
 
 
 class Meter:
@@ -63,9 +67,32 @@ def _cpu() -> Callable[[], tuple[int, int]] | None:
         from rk import _rk_runtime
 
         if torch.__version__.split("+")[0] == _rk_runtime.torch_version():
-            _rk_runtime.count_memory()
+            uncounted()
             return _rk_runtime.memory
     return None
+
+
+@functools.cache
+def uncounted() -> dict[int, weakref.ref[torch.UntypedStorage]]:
+    """Begins to count on the CPU; by address, the storages that were there before and are not counted."""
+    from rk import _rk_runtime
+
+    before = _rk_runtime.memory()
+    probe = torch.empty(1)
+    by_others = _rk_runtime.memory() != before
+    del probe
+    _rk_runtime.count_memory()
+    # Somebody who has begun to count before is taken to have counted all.
+    return {} if by_others else {one._cdata: weakref.ref(one) for one in storages()}
+
+
+def storages() -> list[torch.UntypedStorage]:
+    """Those of the tensors on the CPU that Python knows."""
+    # Lazy proxies among the objects must not be asked for their class.
+    tensors = (one for one in gc.get_objects() if type(one) in PLAIN)
+    return [
+        one.untyped_storage() for one in tensors if one.device.type == "cpu" and one.layout is torch.strided
+    ]
 
 
 def _accelerator(device: torch.device) -> Callable[[], tuple[int, int]]:

@@ -82,30 +82,33 @@ def learnt(group: Any, step: Step) -> Known:
     """The choice for a step like this one; BudgetError if none fits."""
     observed = Observed(step)
     instances = step.instances
-    if observed.are_apart:
+    if observed.are_apart and group.alone_suffices:
         return _each_alone(step)
-    budget = group.budget
+    budget, stands = group.room(step), group.stands(step)
     if budget is None:
         whole = observed.need([[_keep(one.owner).numbers] for one in instances])
-        budget = int(whole * float(group.asked[:-1]) / 100)
-    asked, budget = budget, budget - budget // MARGIN
+        budget = int((whole + stands) * float(group.asked[:-1]) / 100) - stands
+    asked, budget = budget + stands, budget - budget // MARGIN
     owners = list(dict.fromkeys(one.owner for one in instances))
     variants = {owner: _ends(owner) for owner in owners}
     share = _share(observed, budget, variants, instances)
     for owner in owners:
         variants[owner] += _between(owner, budget, share)
+    if observed.are_apart:
+        _add_for_room(observed, budget, variants)
     for _ in range(TIGHTER):
         options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
         chosen, time, peak, event, bound = observed.choose(budget, options)
         if chosen is not None or not _tightened(observed, budget, variants, peak, event):
             break
     holder = _holder(observed, event)
-    if chosen is None and group.meter.works and step.peak - step.floor <= asked:
+    taken = group.taken(step)
+    if chosen is None and group.meter.works and taken <= asked:
         # By plan it does not fit, and it did: what lived beside the calls was not there at their peaks.
-        taken = step.peak - step.floor
         return Known(list(step.trail), [one.variant for one in instances], asked, taken, 0, 0, holder)
+    need, peak = stands + peak + peak // MARGIN, stands + peak
     if chosen is None:
-        _refuse(group, asked, peak + peak // MARGIN, holder, all(one.switches for one in owners))
+        _refuse(group, asked, need, holder, all(one.switches for one in owners))
         return Known(list(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
     found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
     base = sum(one.owner.base.schedule.base_time for one in instances)
@@ -130,6 +133,19 @@ def _each_alone(step: Step) -> Known:
     time, bound = sum(one.time for one in plans), sum(one.lower_bound for one in plans)
     holder = step.instances[plans.index(most)].owner.name
     return Known(list(step.trail), variants, most.budget, most.peak, time, bound, holder)
+
+
+def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Variant]]) -> None:
+    """Plans each class for all that is free while its calls run."""
+    for instance, life in zip(observed.step.instances, observed.lives, strict=True):
+        owner = instance.owner
+        if owner.switches:
+            begin, *late = [observed.events[event][1] for event in range(life[0], life[1] + 1)]
+            room = budget - max(begin, max(late, default=0) - owner.base.schedule.handed)
+            room -= sum(owner.checkpoint.code.copied.values())
+            found = owner.holding(None, room)
+            if found is not None and not any(found is one for one in variants[owner]):
+                variants[owner].append(found)
 
 
 def _keep(owner: Any) -> Variant:
@@ -186,9 +202,9 @@ def _numbers(instance: Any, variant: Variant) -> Numbers:
     seen = instance.variant.code.callers
     lives = {**instance.owner.checkpoint.code.callers, **variant.code.callers}
     more = sum(size for key, size in lives.items() if key not in seen)
-    if variant is not instance.owner.checkpoint:
-        # Copies that it takes to become one.
-        more += instance.owner.checkpoint.numbers[0]
+    # Copies that it takes to become a checkpoint.
+    copied = instance.owner.checkpoint.code.copied
+    more += sum(size for key, size in copied.items() if key not in variant.code.places)
     return held + more, forward + more, backward + more, time
 
 

@@ -39,6 +39,8 @@ class Known:
     """What holds the peak."""
     measured: int | None = None
     """The peak of the first step that ran so; None if none was measured."""
+    stood: int = 0
+    """See :attr:`Step.stood`."""
 
 
 class Step:
@@ -59,6 +61,10 @@ class Step:
         """Bytes that were there before the step."""
         self.peak = 0
         """The most that was read above them."""
+        self.to_come = 0
+        """With scope ``device``: bytes that will stand on the device and do not yet."""
+        self.stood = 0
+        """With scope ``device``: bytes that were there when it began, and those."""
 
     @property
     def is_careful(self) -> bool:

@@ -72,6 +72,8 @@ class Code:
         """
         self.copies: dict[Key, int] = {}
         """What is a copy of an argument (law S9), and of which."""
+        self.copied: dict[Key, int] = {}
+        """The bytes of these."""
         self.own: set[Key] = set()
         """What nobody else has."""
         self._tell_apart(step)
@@ -86,6 +88,7 @@ class Code:
             kind, value = key
             if kind == "node" and named[value].meta.get(loans.COPY):
                 self.copies[key] = inputs.index(named[value].args[0])
+                self.copied[key] = _tensor(named[value]).untyped_storage().nbytes()
             tensor = None if kind == "state" else _tensor(inputs[value] if kind == "input" else named[value])
             storage = None if tensor is None else joint.storage_of(tensor)
             if storage in callers:

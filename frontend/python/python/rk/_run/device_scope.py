@@ -1,0 +1,180 @@
+"""Scope ``device``: the budget is for all that is allocated on a device, from the first step to the last.
+
+What stands there (parameters, buffers, gradients, the state of optimizers) is read from the allocator with
+everything else. What will stand there and does not yet, the state that an optimizer makes in its first
+step, is foreseen, and is no room for activations. The step of an optimizer is checked before it runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from rk._plan import device as devices
+from rk._plan.options import Options
+from rk._plan.planning import readable
+from rk._run import group, optimizers, sequence
+from rk._run.steps import Known, Step
+from rk._run.variants import Instance
+from rk._run.whole import WholeMeter
+from rk.errors import TorchError
+
+RESERVE = 16
+"""``auto`` leaves this part of the device's memory free: allocators keep more than they hand out."""
+AUTO_STEPS = 128
+"""Sizes between powers of two of a budget ``auto`` whose capacity is not stated, but found."""
+
+
+def of(device: torch.device, options: Options) -> group.Group:
+    """The group of a graph with these options."""
+    return group.of(DeviceGroup if options.scope == "device" else group.Group, device, options)
+
+
+class DeviceGroup(group.Group):
+    """Graphs that share a budget for all that is allocated on their device."""
+
+    alone_suffices = False
+
+    def __init__(self, device: torch.device, options: Options) -> None:
+        """Everything is counted from here on."""
+        super().__init__(device, options)
+        if not self.meter.works:
+            raise TorchError(
+                "scope='device' counts what PyTorch's allocator on the CPU hands out with rk's runtime, "
+                f"which does not work with torch {torch.__version__}; scope='activations' needs none"
+            )
+        self.optimizers = optimizers.Optimizers(device)
+        self._is_told = False
+        optimizers.watch(self)
+
+    @functools.cached_property
+    def meter(self) -> WholeMeter:
+        """Reads all that is allocated."""
+        return WholeMeter(self.device)
+
+    def join(self, owner: Any, budget: str) -> None:
+        """A class is compiled for this group."""
+        if self.options.budget == "auto":
+            budget = self._auto()
+        super().join(owner, budget)
+        self.shared = True
+        self._meet_parameters(owner.given)
+
+    def _auto(self) -> str:
+        capacity = devices.capacity(self.device, self.meter.peek())
+        budget = capacity - capacity // RESERVE
+        stated = self.device.type == "cpu" and devices.STATED in os.environ
+        return str(budget if stated else devices.rounded(budget, AUTO_STEPS))
+
+    def _meet(self, owner: Any, args: Sequence[Any]) -> None:
+        if self.step is None or self.step.is_careful:
+            self.meter.claim(args)
+
+    def _meet_parameters(self, args: Iterable[Any]) -> None:
+        """Looks for the optimizers that train these parameters; tells the user if there is none."""
+        given = [one for one in args if isinstance(one, nn.Parameter) and one.requires_grad]
+        given = [one for one in given if one.device.type == self.device.type]
+        unknown = self.optimizers.meet(given)
+        self.meter.claim(self.optimizers.tensors())
+        if unknown and not self._is_told:
+            self._is_told = True
+            warnings.warn(
+                "rk: no optimizer has the parameters of this model yet, so that nothing of the budget of "
+                f"{self.asked} is kept for its state; its first step() is refused if it needs more than is "
+                "left. Make the optimizer before the first step, or give it to rk.compile(optimizer=...)",
+                stacklevel=2,
+            )
+
+    def alone(self, budget: str) -> str:
+        """What is left of the budget for a graph that is planned now."""
+        if self.asked.endswith("%"):
+            return budget
+        room = int(self.asked) - self.meter.peek() - self.optimizers.to_come()
+        return str(max(room - room // sequence.MARGIN, 1))
+
+    def stands(self, step: Step) -> int:
+        """Bytes that are there, or will be, whatever the calls of a step do."""
+        return step.floor + step.to_come
+
+    def taken(self, step: Step) -> int:
+        """Bytes that were allocated in a step at most, with those that are to come."""
+        return step.peak + step.to_come
+
+    def _recalled(self, key: Any) -> Known | None:
+        """The choice for a step that begins like this, if it leaves room for what stands there now."""
+        known = super()._recalled(key)
+        stands = self.meter.peek() + self.optimizers.to_come()
+        return known if known is None or stands - known.stood <= known.budget - known.peak else None
+
+    def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
+        super()._new_step(owner, args)
+        if self.step.known is None:
+            self._meet_parameters(args[place] for place in owner.trained)
+        self.step.to_come = self.optimizers.to_come()
+        self.step.stood = self.meter.peek() + self.step.to_come
+        if self.step.known is None and not self.asked.endswith("%"):
+            inputs = [args[place] for place in owner.others if isinstance(args[place], torch.Tensor)]
+            there = self.step.stood - sum(one.untyped_storage().nbytes() for one in inputs)
+            self._check(there - self.step.to_come + self.optimizers.gradients_to_come())
+
+    def _coming(self, owner: Any) -> int:
+        """Gradients of other calls' parameters, which are there first: backward passes come in reverse."""
+        return max(self.optimizers.gradients_to_come() - owner.gradient_bytes, 0)
+
+    def _lacks(self, instance: Instance, missing: int) -> None:
+        """The user is told before the backward half runs."""
+        if missing <= 0:
+            return
+        budget, name = int(self.asked), f"backward of {instance.owner.name}"
+        text = f"{name} does not fit in {budget} bytes: {missing} bytes are missing{self.told(0)}"
+        text += f". The smallest budget that does up to here is {budget + missing} bytes"
+        sequence.refuse(self, text, budget, budget + missing, name)
+
+    def stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to take a step: it is refused if it would take more than there is."""
+        with self.lock:
+            is_new = optimizer not in self.optimizers
+            if self.optimizers.know(optimizer) and not self.asked.endswith("%"):
+                if is_new:
+                    self.meter.claim(self.optimizers.tensors())
+                self._check(self.meter.peek(), optimizer)
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """It has taken it."""
+        with self.lock:
+            self.optimizers.settle(optimizer)
+
+    def _check(self, there: int, *some: torch.optim.Optimizer) -> None:
+        """Whether the budget is enough for the step of an optimizer, or of any, with so many bytes there."""
+        budget, state = int(self.asked), self.optimizers.to_come(*some)
+        temporary = self.optimizers.temporary(*some)
+        need = there + state + temporary
+        if need <= budget:
+            return
+        name = f"the step of {type(some[0]).__name__ if some else self.optimizers}"
+        text = (
+            f"{name} does not fit in {budget} bytes: with parameters and gradients {there} bytes are there, "
+            f"its state takes {state} more, and it needs {temporary} meanwhile. The smallest budget that is "
+            f"known to do is {need} bytes"
+        )
+        if temporary and any(_in_groups(one, self.device) for one in some):
+            text += "; with foreach=False it needs less meanwhile"
+        sequence.refuse(self, text, budget, need, name)
+
+    def told(self, there: int) -> str:
+        """What the bytes are that are there when a call begins."""
+        to_come = self.step.to_come
+        return f", with {readable(to_come)} for the state of {self.optimizers}," if to_come else ""
+
+
+def _in_groups(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:
+    """Whether a step goes through all parameters at once, as PyTorch does by default on a GPU."""
+    default = device.type == "cuda" and not optimizer.defaults.get("fused")
+    asked = optimizer.defaults.get("foreach", False)
+    return default if asked is None else bool(asked)
