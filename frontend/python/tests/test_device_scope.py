@@ -94,9 +94,9 @@ def test_a_capacity_that_cannot_be_read_is_refused(monkeypatch):
         trained(whole, torch.optim.SGD, budget="auto")
 
 
-def refusal(compiled, budget, steps=1):
+def refusal(compiled, budget, **about):
     with pytest.raises(Exception, match="smallest") as caught:
-        trained(compiled, torch.optim.AdamW, steps=steps, budget=budget)
+        trained(compiled, torch.optim.AdamW, steps=1, budget=budget, **about)
     error = getattr(caught.value, "inner_exception", caught.value)
     assert isinstance(error, rk.BudgetError) and error.holder
     return error.smallest_bytes
@@ -110,9 +110,12 @@ def test_a_budget_that_is_too_small_is_refused_with_the_smallest_one():
     assert found <= smallest
 
 
-def test_a_call_that_does_not_fit_names_what_it_needs():
-    peak, _ = trained(by_blocks, torch.optim.AdamW, steps=1)
-    assert 0.4 * peak < refusal(by_blocks, int(0.4 * peak)) < peak
+def test_a_call_that_does_not_fit_names_what_all_calls_should_need():
+    peak, _ = trained(by_blocks, torch.optim.AdamW, steps=1, make=Tower)
+    smallest = refusal(by_blocks, int(0.4 * peak), make=Tower)
+    assert 0.4 * peak < smallest < peak
+    found, _ = trained(by_blocks, torch.optim.AdamW, steps=2, budget=smallest, make=Tower)
+    assert 0.9 * smallest <= found <= smallest
 
 
 def test_what_no_optimizer_can_have_is_refused_before_anything_runs():

@@ -8,6 +8,7 @@ step, is foreseen, and is no room for activations. The step of an optimizer is c
 from __future__ import annotations
 
 import functools
+import math
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ from rk.errors import TorchError
 
 RESERVE = 16
 """``auto`` leaves this part of the device's memory free: allocators keep more than they hand out."""
+BESIDE = 40
+"""What a step may have beside calls that are not known yet, as a part of all."""
 AUTO_STEPS = 128
 """Sizes between powers of two of a budget ``auto`` whose capacity is not stated, but found."""
 
@@ -127,14 +130,31 @@ class DeviceGroup(group.Group):
         """Gradients of other calls' parameters, which are there first: backward passes come in reverse."""
         return max(self.optimizers.gradients_to_come() - owner.gradient_bytes, 0)
 
+    def _rest(self, owner: Any, level: int) -> int:
+        """As if the parameters without a gradient belonged to calls like this one: what it holds and hands on
+        grows with each of them, and later their gradients stand where it was.
+        """
+        forwards = [one for one in self.step.events if one.forward and one.instance.number in self.open]
+        mine, coming = owner.gradient_bytes, self._coming(owner)
+        late = max(coming - sum(one.instance.owner.gradient_bytes for one in forwards), 0)
+        if forwards:
+            first = forwards[0].level - self.step.floor
+            growth = (level - first) / len(forwards)
+        else:
+            first = level
+            growth = owner.checkpoint.numbers[0] + owner.checkpoint.schedule.handed / 2
+        rest = max(math.ceil(growth * late / mine) if mine else 0, late, first + coming - level)
+        return rest + (level + self.stands(self.step) + rest) // BESIDE if rest else 0
+
     def _lacks(self, instance: Instance, missing: int) -> None:
         """The user is told before the backward half runs."""
         if missing <= 0:
             return
         budget, name = int(self.asked), f"backward of {instance.owner.name}"
-        text = f"{name} does not fit in {budget} bytes: {missing} bytes are missing{self.told(0)}"
-        text += f". The smallest budget that does up to here is {budget + missing} bytes"
-        sequence.refuse(self, text, budget, budget + missing, name)
+        smallest = budget + missing + budget // sequence.MARGIN
+        text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
+        text += f". The smallest budget that should do is {smallest} bytes"
+        sequence.refuse(self, text, budget, smallest, name)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to take a step: it is refused if it would take more than there is."""
@@ -167,10 +187,10 @@ class DeviceGroup(group.Group):
             text += "; with foreach=False it needs less meanwhile"
         sequence.refuse(self, text, budget, need, name)
 
-    def told(self, there: int) -> str:
+    def told(self) -> str:
         """What the bytes are that are there when a call begins."""
         to_come = self.step.to_come
-        return f", with {readable(to_come)} for the state of {self.optimizers}," if to_come else ""
+        return f" ({readable(to_come)} are for the state of {self.optimizers})" if to_come else ""
 
 
 def _in_groups(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:

@@ -260,6 +260,10 @@ class Group:
         """Bytes that will be there before the backward half of a call of this class, and are not yet."""
         return 0
 
+    def _rest(self, owner: Any, level: int) -> int:
+        """Bytes by which what is there will grow, as far as that is known, until the fullest moment."""
+        return 0
+
     def _lacks(self, instance: Instance, missing: int) -> None:
         """So many bytes are missing for the backward half of an instance."""
 
@@ -269,17 +273,19 @@ class Group:
         try:
             return owner.within(max(self.room(self.step) - level, 1))
         except BudgetError as unmet:
-            smallest = None if unmet.smallest_bytes is None else there + unmet.smallest_bytes
+            rest = self._rest(owner, level)
+            smallest = None if unmet.smallest_bytes is None else there + rest + unmet.smallest_bytes
             text = (
                 f"the calls of {len(self.classes)} graphs share the budget of {self.asked} bytes and do not "
-                f"fit: {there} bytes are there{self.told(there)} when {owner.name} begins, and {unmet}"
+                f"fit: {there} bytes are there{self.told()} when {owner.name} begins, and {unmet}"
             )
         if smallest is not None:
-            text += f". The smallest budget that does up to here is {smallest} bytes"
+            text += f". The smallest budget that does up to here is {smallest - rest} bytes"
+            text += f"; with the calls that follow, {smallest} should do" if rest else ""
         sequence.refuse(self, text, int(self.asked), smallest, owner.name)
         return least
 
-    def told(self, there: int) -> str:
+    def told(self) -> str:
         """What the bytes are that are there when a call begins."""
         return ""
 
