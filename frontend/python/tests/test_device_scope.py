@@ -132,6 +132,19 @@ def linear(**options):
     return model, rk.compile(model, scope="device", **options)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_an_optimizer_that_is_there_is_found(named, recwarn):
+    model = nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
+    optimizer = torch.optim.AdamW(model.parameters())
+    run = rk.compile(model, scope="device", budget="1MB", **({"optimizer": optimizer} if named else {}))
+    run(torch.ones(8, 64)).sum().backward()
+    assert not [one for one in recwarn if "no optimizer" in str(one.message)]
+    (shared,) = (
+        one for one in group.GROUPS.values() if one.asked == "1000000" and one.options.scope == "device"
+    )
+    assert shared.optimizers.to_come() >= 2 * sum(one.nbytes for one in model.parameters())
+
+
 def test_an_optimizer_that_comes_late_is_told_of_and_checked_before_its_step():
     model, run = linear(budget="300KB")
     with pytest.warns(UserWarning, match="no optimizer has the parameters"):

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from rk._plan import device as devices
 from rk._plan.options import Options
@@ -82,7 +83,9 @@ class DeviceGroup(group.Group):
     def _meet_parameters(self, args: Iterable[Any]) -> None:
         """Looks for the optimizers that train these parameters; tells the user if there is none."""
         given = [one for one in args if isinstance(one, nn.Parameter) and one.requires_grad]
-        given = [one for one in given if one.device.type == self.device.type]
+        # What Dynamo compiles with may be no tensor that anybody trains.
+        here = self.device.type
+        given = [one for one in given if one.device.type == here and not isinstance(one, FakeTensor)]
         unknown = self.optimizers.meet(given)
         self.meter.claim(self.optimizers.tensors())
         if unknown and not self._is_told:
