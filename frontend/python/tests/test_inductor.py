@@ -51,51 +51,36 @@ def forecast(monkeypatch):
 
 @pytest.fixture
 def told(monkeypatch, forecast):
-    """A function that lets a share of the first plan's budget be all that was asked for; returns what is
-    measured as it goes.
-    """
+    """Lets a fraction of what the plan is within be all that was asked for; the budgets that were planned."""
     from rk._inductor import forecast
 
-    original, seen = forecast.Tightening.planned, []
+    original, seen = forecast.Forecast.planned, []
 
-    def less_than_planned(share):
-        def planned(self, schedule, device, gradients):
-            first = self.budget is None
-            original(self, schedule, device, gradients)
-            if first:
-                self.budget = int(share * schedule.budget)
-            seen.append((self, schedule.budget))
+    def less_than_planned(self, budget, *about):
+        seen.append(budget)
+        original(self, budget // 4, *about)
 
-        monkeypatch.setattr(forecast.Tightening, "planned", planned)
-        return seen
-
-    return less_than_planned
+    monkeypatch.setattr(forecast.Forecast, "planned", less_than_planned)
+    return seen
 
 
-def small_steps(steps):
-    model = torch.compile(Chain(layers=8), backend="rk", options={"codegen": "inductor", "budget": "100%"})
+def small_steps(steps, **options):
+    options = {"codegen": "inductor", "budget": "100%", **options}
+    model = torch.compile(Chain(layers=4), backend="rk", options=options)
     for _ in range(steps):
         model(torch.randn(256, 64)).backward()
         model.zero_grad()
 
 
 @pytest.mark.filterwarnings("ignore:rk. the kernels that Inductor would make")
-def test_a_plan_is_tightened_until_the_measured_peak_is_within_the_budget(told):
-    seen = told(0.6)
-    small_steps(6)
-    (tightening, first), *_, (_, last) = seen
-    assert len(seen) > 1 and last < first
-    assert tightening.settled and tightening.measured <= tightening.budget < first
-
-
-@pytest.mark.filterwarnings("ignore:rk. the kernels that Inductor would make")
-def test_a_budget_that_inductor_cannot_keep_is_an_error(told, monkeypatch):
-    from rk._inductor import forecast
-
-    monkeypatch.setattr(forecast, "ATTEMPTS", 1)
-    told(0.05)
-    with pytest.raises(rk.BudgetError, match=r"with Inductor's kernels .* \(measured: \d+ bytes\)"):
+def test_a_forecast_that_is_exceeded_is_told_after_one_step_and_one_plan(told):
+    with pytest.raises(rk.BudgetError, match=r"a step took \d+ bytes, and the budget is .* codegen='fx'"):
         small_steps(2)
+    torch._dynamo.reset()
+    with pytest.warns(UserWarning, match="is a forecast. codegen='fx' keeps") as seen:
+        small_steps(4, on_infeasible="best")
+    assert sum("a step took" in str(one.message) for one in seen) == 1
+    assert len(told) == 2, "one plan each"
 
 
 def test_what_cannot_be_read_as_kernels_is_said(forecast):

@@ -6,9 +6,8 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rk._inductor.forecast import Tightening
+from rk._inductor.forecast import Forecast
 from rk._plan import costs, measure
-from rk._plan.schedule import Schedule
 
 
 def test_where_the_mask_of_an_attention_begins_is_made_up_in_host_memory():
@@ -44,11 +43,9 @@ def test_a_history_of_the_allocator_is_read_as_the_events_of_the_cpu_are():
 
 
 def test_the_first_run_of_kernels_on_a_gpu_is_not_measured():
-    tightening = Tightening(strict=True)
-    about = dict.fromkeys(("resident", "time", "base_time", "lower_bound"), 0)
-    plan = Schedule([], budget=100, peak=90, base_peak=90, status="", solver="", **about)
-    tightening.planned(plan, torch.device("cuda", 0), [0])
-    forward, backward = tightening.forward(lambda args: args), tightening.backward(lambda args: args)
+    forecast = Forecast(strict=True)
+    forecast.planned(100, torch.device("cuda", 0), [0])
+    forward, backward = forecast.forward(lambda args: args), forecast.backward(lambda args: args)
     forward([]), backward([])
-    assert tightening.measured is None and not tightening.settled
-    assert tightening.next_budget() is None
+    assert forecast.measured is None and not forecast.settled
+    forecast.check()

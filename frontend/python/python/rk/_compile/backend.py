@@ -101,41 +101,20 @@ class Compiled:
         """
         self._kernels = settings.Kernels(torch.device("cpu"))
         """Those that the costs were measured on."""
-        self.tightening: Any = None
-        """With Inductor's kernels, :class:`rk._inductor.forecast.Tightening`."""
+        self.forecast: Any = None
+        """Of a graph that Inductor's kernels are not planned of, :class:`rk._inductor.forecast.Forecast`."""
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
         if self.graph.calls == 0:
             group.first_run(self.graph)
-        if self.tightening is not None and not self.tightening.settled:
-            self._tighten(args)
+        if self.forecast is not None:
+            self.forecast.check()
         if self.graph.stale:
             self.compile(args)
         if self.schedule is not None:
             governed.ran()
         return self._run(*args)
-
-    def _tighten(self, args: Sequence[Any]) -> None:
-        """Plans again for less, if the last step was measured to need more than its budget."""
-        less = self.tightening.next_budget()
-        if less is None:
-            return
-        before = self.graph.asked
-        resident = self.schedule.resident if self.options.scope == "total" else 0
-        try:
-            self._plan_within(less + resident, args)
-        except BudgetError as error:
-            least = error.smallest_bytes
-            if least is not None and least < self.schedule.budget + resident:
-                self._plan_within(least, args)
-                return
-            self.graph.stale, self.graph.asked = False, before
-            self.tightening.give_up(str(error))
-
-    def _plan_within(self, budget: int, args: Sequence[Any]) -> None:
-        self.graph.stale, self.graph.asked = True, (str(budget), self.graph.asked[1])
-        self.compile(args)
 
     def compile(self, inputs: Sequence[Any]) -> None:
         """Lets AOTAutograd trace the graph, and plans it."""
@@ -147,7 +126,7 @@ class Compiled:
 
     def _compile(self, inputs: Sequence[Any]) -> None:
         if self.options.codegen == "inductor":
-            if self.tightening is not None or not self._compile_kernelwise(inputs):
+            if self.forecast is not None or not self._compile_kernelwise(inputs):
                 self._compile_forecast(inputs)
             return
         # AOTAutograd asks for the backward pass when it first runs; the graph may have another plan by then.
@@ -224,13 +203,13 @@ class Compiled:
         """Plans operators one by one, and lets Inductor fuse them; the peak is measured afterwards."""
         from rk._inductor import forecast
 
-        self.tightening = self.tightening or forecast.Tightening(self.options.on_infeasible == "error")
+        self.forecast = self.forecast or forecast.Forecast(self.options.on_infeasible == "error")
         self._run = forecast.compiled(
             self.gm,
             inputs,
             self._partition,
             self._with_forward,
-            lambda run: fixed.backward(self.graph, self.tightening.backward(self._kernels.around(run))),
+            lambda run: fixed.backward(self.graph, self.forecast.backward(self._kernels.around(run))),
         )
 
     @_no_collections()
@@ -258,18 +237,19 @@ class Compiled:
         self._kernels = settings.Kernels(device)
         problem = Problem(step, self.options, device)
         budget = shares.budget_of(problem)
+        asked = None
         try:
             self.schedule = self.graph.plan(problem, budget)
         except BudgetError as error:
-            if self.tightening is None or self.tightening.measured is not None or not error.smallest_bytes:
+            if self.forecast is None or not error.smallest_bytes:
                 raise
             # Fused, the step may need less than its operators one by one: the measurement will tell.
-            resident = problem.resident if self.options.scope == "total" else 0
-            self.tightening.budget = error.budget_bytes - resident
+            asked = error.budget_bytes - (problem.resident if self.options.scope == "total" else 0)
             self.graph.asked = (str(error.smallest_bytes), 0)
             self.schedule = self.graph.plan(problem, budget)
-        if self.tightening is not None:
-            self.tightening.planned(self.schedule, device, step.gradient_places())
+        if self.forecast is not None:
+            places = step.gradient_places()
+            self.forecast.planned(self.schedule.budget if asked is None else asked, device, places)
         self._verifier = comparison.Verifier(step, device) if self.options.verify else None
         if self.options.codegen == "rk" and step.tangents:
             # It is linked to torch, and was built for one version of it.
@@ -309,7 +289,7 @@ class Compiled:
     def _with_forward(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """The forward pass as it runs: its group knows of it, one way or the other."""
         run = self._kernels.around(run)
-        run = run if self.tightening is None else self.tightening.forward(run)
+        run = run if self.forecast is None else self.forecast.forward(run)
         return variants.boxed(run) if self.graph.switches else fixed.forward(self.graph, run, self._saved)
 
     def _backward(self, planned: Planned, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

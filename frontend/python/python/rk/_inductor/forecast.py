@@ -1,9 +1,9 @@
 """Operators are planned, and Inductor makes kernels of the plan: for graphs that cannot be read as kernels.
 
 Inductor fuses and reorders what it is given, so the peak of a plan is a forecast. It is measured when
-a step runs, and as long as it exceeds the budget, the next step is planned for as much less
-(:class:`Tightening`). Random numbers are Inductor's own: its seeds are drawn once and saved, and what is made
-of them can be computed again, so masks are the same in both runs.
+a step runs, and the user is told where it exceeds the budget (:class:`Forecast`). Random numbers are
+Inductor's own: its seeds are drawn once and saved, and what is made of them can be computed again, so masks
+are the same in both runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ from torch import fx
 from rk._graph.copies import copied
 from rk._inductor.measured import MeasuredStep, Run
 from rk._inductor.partitioner import Partitioner
-from rk._plan.schedule import Schedule
 from rk.errors import BudgetError
-
-ATTEMPTS = 6
-"""How many plans are tried for one budget."""
-MARGIN = 0.01
-"""By how much more than the overshoot a plan is tightened, as a share of the budget."""
 
 
 def compiled(
@@ -59,47 +53,37 @@ def compiled(
         return compile_fx(copied(gm), list(inputs), inner_compile=inner)
 
 
-class Tightening(MeasuredStep):
-    """The measured peak of one graph's steps, and what follows from it for its plan."""
+class Forecast(MeasuredStep):
+    """The measured peak of one graph's step, beside its budget."""
 
     def __init__(self, strict: bool) -> None:
-        """``strict``: a budget that cannot be kept is an error, not only a warning."""
+        """``strict``: a budget that is not kept is an error, not only a warning."""
         self.strict = strict
         self.budget: int | None = None
         """Bytes that were asked for, in the scope ``activations``."""
         self.measured: int | None = None
-        """The peak of the last measured step, without the gradients of parameters."""
-        self._attempts, self._is_fresh = 0, False
+        """The peak of the measured step, without the gradients of parameters."""
 
-    def planned(self, schedule: Schedule, device: torch.device, gradients: Sequence[int]) -> None:
-        """A new plan is about to run; ``gradients`` says which results of backward are gradients of
+    def planned(self, budget: int, device: torch.device, gradients: Sequence[int]) -> None:
+        """A plan within ``budget`` is about to run; ``gradients`` says which results of backward are those of
         parameters.
         """
-        self.budget = schedule.budget if self.budget is None else self.budget
-        self._nominal = schedule.budget
+        self.budget, self.measured, self.settled = budget, None, False
         self.begins_with(device, gradients)
 
     def took(self, peak: int) -> None:
-        """Says whether there is to be another plan."""
-        self.measured = peak
-        self._is_fresh, self.settled = True, peak <= self.budget
+        """One step says enough."""
+        self.measured, self.settled = peak, True
 
-    def next_budget(self) -> int | None:
-        """What the next plan must be within, in bytes; None if this one is good, or was not measured yet."""
-        if self.settled or not self._is_fresh:
-            return None
-        self._attempts += 1
-        if self._attempts == ATTEMPTS:
-            self.give_up(f"{ATTEMPTS} plans were tried")
-            return None
-        self._is_fresh = False
-        return max(self._nominal - (self.measured - self.budget) - int(MARGIN * self.budget), 1)
-
-    def give_up(self, why: str) -> None:
-        """Tells the user that the budget is not kept: BudgetError, or a warning."""
-        self.settled = True
-        measured = "" if self.measured is None else f" (measured: {self.measured} bytes)"
-        text = f"with Inductor's kernels the step does not stay within {self.budget} bytes{measured}: {why}"
+    def check(self) -> None:
+        """Tells the user, once, that the last step exceeded the budget: BudgetError, or a warning."""
+        if self.measured is None or self.measured <= self.budget:
+            return
+        text = (
+            f"with Inductor's kernels a step took {self.measured} bytes, and the budget is {self.budget}: "
+            "the plan of this graph is a forecast. codegen='fx' keeps every budget that it accepts"
+        )
+        self.measured = None
         if self.strict:
-            raise BudgetError(f"{text}. codegen='fx' keeps every budget that it accepts")
-        warnings.warn(f"rk: {text}", stacklevel=2)
+            raise BudgetError(text)
+        warnings.warn(f"rk: {text}", stacklevel=3)
