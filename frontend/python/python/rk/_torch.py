@@ -130,6 +130,7 @@ PARTS = {
         "torch._inductor.custom_graph_pass.CustomPartitionerFn",
         "torch._inductor.debug.DebugContext",
         "torch._inductor.graph.GraphLowering._update_scheduler",
+        "torch._inductor.ir.ExternKernel",
         "torch._inductor.ir.IRNode",
         "torch._inductor.ir.MultiOutput",
         "torch._inductor.ir.MultiOutputLayout",

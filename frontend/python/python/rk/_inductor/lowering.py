@@ -108,7 +108,7 @@ def _lay_out_arguments(gm: fx.GraphModule, graph: Any) -> bool:
         if node not in graph.nodes_prefer_channels_last or node in graph.user_visible_output_strides:
             continue
         if value.dim() == IMAGES and torch.ops.aten.is_non_overlapping_and_dense(value):
-            strides = torch._prims_common.make_channels_last_strides_for(value.shape)
+            strides = torch.empty_like(value, memory_format=torch.channels_last).stride()
             if value.stride() != strides:
                 places[node] = strides
     last = next((one for one in reversed(gm.graph.nodes) if one.op == "placeholder"), None)
