@@ -25,6 +25,7 @@ CALLS = _known("KernelCallLine", "IndexPutFallbackLine", "ScatterFallbackLine")
 NO_MEMORY = _known(
     *("CommentLine", "NullLine", "KernelDefinitionLine", "EnterDeviceContextManagerLine"),
     *("ExitDeviceContextManagerLine", "SymbolicCallArgLine", "AssertSizeStrideLine", "LineContext"),
+    *("GroupedAssertSizeStrideLine", "AssertAlignmentLine", "AssertDivByZeroLine"),
     *("UnbackedSymbolDefsLine", "DynamicScalarLine"),
 )
 HARMLESS = (
