@@ -153,6 +153,6 @@ mod tests {
         assert_eq!(rows.text(), text);
         assert_eq!(rows.find(&rows.rows[1].key), Some(&rows.rows[1]));
         let torn = Rows::parse(&text[..text.len() - 12]).err().map(|error| format!("{error:#}"));
-        assert_eq!(torn.as_deref(), Some("line 4: 11 columns in place of 12"));
+        assert_eq!(torn.as_deref(), Some("line 4: 9 columns in place of 12"));
     }
 }
