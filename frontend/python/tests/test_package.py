@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import rk
+import rk._rk
 
 LAYERS = (
     ("_rk", "_rk_runtime"),
@@ -64,6 +65,12 @@ def test_type_checkers_see_every_public_name():
     late = {name: f"rk.{module}.{name}" for name, module in rk._LATE.items()}
     assert seen == {**late, "config": "rk.config", "models": "rk.models"}
     assert all(getattr(rk, name) is not None for name in rk.__all__)
+
+
+def test_importing_the_package_loads_nothing_that_is_slow():
+    ask = "import sys; before = set(sys.modules); import rk; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    assert [name for name in loaded.split() if name.partition(".")[0] in ("rk", "torch", "numpy")] == ["rk"]
 
 
 def test_the_stub_of_the_extension_has_its_names():

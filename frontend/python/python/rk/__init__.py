@@ -11,17 +11,6 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from rk._rk import solvers, version
-from rk.errors import (
-    BudgetError,
-    CompileError,
-    ExecutionError,
-    OptionError,
-    RkError,
-    TorchError,
-    VerifyError,
-)
-
 if TYPE_CHECKING:
     # What type checkers and editors see of the names in _LATE.
     from rk import config as config
@@ -44,9 +33,18 @@ if TYPE_CHECKING:
     from rk._report.fit import fit as fit
     from rk._report.stages import graphs as graphs
     from rk._report.verification import verify as verify
+    from rk._rk import solvers as solvers
     from rk._run.plans import plans as plans
+    from rk.errors import BudgetError as BudgetError
+    from rk.errors import CompileError as CompileError
+    from rk.errors import ExecutionError as ExecutionError
+    from rk.errors import OptionError as OptionError
+    from rk.errors import RkError as RkError
+    from rk.errors import TorchError as TorchError
+    from rk.errors import VerifyError as VerifyError
 
-__version__ = version()
+__version__: str
+"""As the extension was built."""
 
 _LATE = {
     "CheckpointedModule": "_compile.rockmate",
@@ -58,6 +56,7 @@ _LATE = {
     "graphs": "_report.stages",
     "plan": "_plan.planning",
     "plans": "_run.plans",
+    "solvers": "_rk",
     "verify": "_report.verification",
     "OutOfMemoryError": "_online.budget",
     "checkpoint": "_online.budget",
@@ -68,21 +67,30 @@ _LATE = {
     "set_memory_budget": "_online.budget",
     "statistics": "_online.budget",
     "unset_memory_budget": "_online.budget",
+    "BudgetError": "errors",
+    "CompileError": "errors",
+    "ExecutionError": "errors",
+    "OptionError": "errors",
+    "RkError": "errors",
+    "TorchError": "errors",
+    "VerifyError": "errors",
 }
-"""What is imported when it is first used, and from where: PyTorch loads slowly."""
+"""What is imported when it is first used, and from where: PyTorch loads slowly, and so does the compiler."""
 
-__all__ = ["BudgetError", "CompileError", "ExecutionError", "OptionError", "RkError", "TorchError"]
-__all__ += ["VerifyError", "compile", "config", "models", "solvers", *_LATE]
+__all__ = ["compile", "config", "models", *_LATE]
 
 
 if not TYPE_CHECKING:
     # A type checker that saw it would believe every name.
     def __getattr__(name: str) -> Any:
-        if name in ("config", "models"):
+        if name in ("config", "errors", "models"):
             return importlib.import_module(f"rk.{name}")
-        if name not in _LATE:
+        if name == "__version__":
+            found = importlib.import_module("rk._rk").version()
+        elif name in _LATE:
+            found = getattr(importlib.import_module(f"rk.{_LATE[name]}"), name)
+        else:
             raise AttributeError(f"module 'rk' has no attribute '{name}'")
-        found = getattr(importlib.import_module(f"rk.{_LATE[name]}"), name)
         globals()[name] = found
         return found
 
