@@ -18,6 +18,7 @@ mod process;
 mod python;
 mod release;
 mod setup;
+mod smoke;
 mod suite;
 mod tidy;
 mod torch_versions;
@@ -52,6 +53,8 @@ enum Verb {
     Python,
     /// Build the one wheel that needs torch and nothing else
     Wheel(wheel::Options),
+    /// Try the wheel in fresh environments without Rust, and write what came of it into docs/torch-versions.md
+    Smoke(smoke::Options),
     /// Go through the list of what a release needs, with the wheel freshly installed
     Release(release::Options),
     /// Run the lit tests with the tools as they are built
@@ -96,6 +99,7 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Matrix(options) => torch_versions::matrix(&checkout, &options),
         Verb::Python => python::install(&checkout),
         Verb::Wheel(options) => wheel::run(&checkout, &options),
+        Verb::Smoke(options) => smoke::run(&checkout, &options),
         Verb::Release(options) => release::run(&checkout, &options),
         Verb::Lit(options) => goldens::lit(&checkout, &options),
         Verb::Bless(options) => goldens::bless(&checkout, &options),

@@ -14,8 +14,6 @@ use crate::setup::beside;
 use crate::{process, python};
 
 const PAGE: &str = "docs/torch-versions.md";
-/// What stands before and behind the rows of the page.
-const ROWS: [&str; 2] = ["<!-- matrix -->\n", "<!-- /matrix -->"];
 
 /// What CI runs with the newest torch, within its time: the bits, the budgets, every codegen that works with any torch, what rk
 /// takes from inside of torch, and what is known of GPUs without one. `cargo xtask test --torch` runs everything.
@@ -68,11 +66,8 @@ pub fn matrix(checkout: &Checkout, options: &MatrixOptions) -> Result<()> {
         })?;
         std::fs::remove_file(&report)?;
         let counts = Counts::read(&text).context("the report of pytest is not understood")?;
-        let page = checkout.read(PAGE)?;
-        checkout.write(
-            PAGE,
-            &with_row(&page, &version, &counts.row(&version, &python_version(&interpreter)?))?,
-        )?;
+        let row = counts.row(&version, &python_version(&interpreter)?);
+        write_row(checkout, "matrix", &format!("| {version} |"), &row)?;
         if !counts.failures.is_empty() {
             failed.push(version);
         }
@@ -121,14 +116,20 @@ impl Counts {
     }
 }
 
-/// The page with the row of a version put in or replaced; the order of the others stays.
-fn with_row(page: &str, version: &str, row: &str) -> Result<String> {
-    let [begin, end] = ROWS;
-    let (head, rest) = page.split_once(begin).with_context(|| format!("{PAGE} has no rows"))?;
-    let (rows, tail) = rest.split_once(end).with_context(|| format!("the rows of {PAGE} have no end"))?;
-    let start = format!("| {version} |");
+/// Puts a row into a table of docs/torch-versions.md, in place of the one that starts the same way. The order of the others stays.
+///
+/// # Errors
+/// When the page has no such table.
+pub fn write_row(checkout: &Checkout, table: &str, start: &str, row: &str) -> Result<()> {
+    checkout.write(PAGE, &with_row(&checkout.read(PAGE)?, table, start, row)?)
+}
+
+fn with_row(page: &str, table: &str, start: &str, row: &str) -> Result<String> {
+    let [begin, end] = [format!("<!-- {table} -->\n"), format!("<!-- /{table} -->")];
+    let (head, rest) = page.split_once(&begin).with_context(|| format!("{PAGE} has no table `{table}`"))?;
+    let (rows, tail) = rest.split_once(&end).with_context(|| format!("`{table}` of {PAGE} has no end"))?;
     let mut lines: Vec<&str> = rows.split_inclusive('\n').collect();
-    match lines.iter_mut().find(|line| line.starts_with(&start)) {
+    match lines.iter_mut().find(|line| line.starts_with(start)) {
         Some(line) => *line = row,
         None => lines.push(row),
     }
@@ -154,13 +155,13 @@ mod tests {
 
     #[test]
     fn a_row_is_put_in_or_replaced() -> Result<()> {
-        let [begin, end] = ROWS;
+        let [begin, end] = ["<!-- matrix -->\n", "<!-- /matrix -->"];
         let page = format!("a\n{begin}{end}\nb\n");
-        let page = with_row(&page, "2.11.0", "| 2.11.0 | old |\n")?;
-        let page = with_row(&page, "2.15.0", "| 2.15.0 | x |\n")?;
-        let page = with_row(&page, "2.11.0", "| 2.11.0 | new |\n")?;
+        let page = with_row(&page, "matrix", "| 2.11.0 |", "| 2.11.0 | old |\n")?;
+        let page = with_row(&page, "matrix", "| 2.15.0 |", "| 2.15.0 | x |\n")?;
+        let page = with_row(&page, "matrix", "| 2.11.0 |", "| 2.11.0 | new |\n")?;
         assert_eq!(page, format!("a\n{begin}| 2.11.0 | new |\n| 2.15.0 | x |\n{end}\nb\n"));
-        assert!(with_row("nothing", "2.11.0", "").is_err());
+        assert!(with_row(&page, "smoke", "| 2.11.0 |", "").is_err());
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! It is another build than the checkout's: MLIR and LLVM are linked into it as archives, of which the linker keeps what is used.
 //! The solver's shared libraries are packed along by auditwheel, which also checks the tag. The second extension, which runs
 //! lowered steps, has no MLIR in it, and its libtorch is that of the machine. The tools are programs inside of the package.
-//! Not here: whether the wheel works where it is installed (`release`), and what its licences are (`notices`).
+//! Not here: whether the wheel works where it is installed (`smoke`), and what its licences are (`notices`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ const PLATFORM: &str = "manylinux_2_34_x86_64";
 /// Libraries that torch brings.
 const OF_TORCH: [&str; 2] = ["libtorch_cpu.so", "libc10.so"];
 /// Tools by package and program; `rk/_bin` starts them.
-const TOOLS: [(&str, &str); 3] = [("rk-plan-cli", "rk-plan"), ("rk-opt", "rk-opt"), ("rk-simrd", "rk-simrd")];
+pub const TOOLS: [(&str, &str); 3] =
+    [("rk-plan-cli", "rk-plan"), ("rk-opt", "rk-opt"), ("rk-simrd", "rk-simrd")];
 const NOTICES: &str = "frontend/python/licenses/THIRD-PARTY.txt";
 
 #[derive(clap::Args)]
