@@ -86,7 +86,7 @@ fn entry_points(project: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Runs ruff and pytest on the package, as it is built.
+/// Runs ruff, mypy and pytest on the package, as it is built.
 ///
 /// # Errors
 /// When one of them finds something.
@@ -94,6 +94,10 @@ pub fn test(checkout: &Checkout) -> Result<()> {
     let mut ruff = Command::new(checkout.python());
     ruff.args(["-m", "ruff", "check", "--quiet", "--no-cache", "."]).current_dir(checkout.path(FOLDER));
     process::show(&mut ruff)?;
+    // What it found of torch is kept: the first run takes half a minute.
+    let mut mypy = Command::new(checkout.python());
+    mypy.args(["-m", "mypy", "--cache-dir"]).arg(checkout.path("target/mypy"));
+    process::show(mypy.current_dir(checkout.path(FOLDER)))?;
     process::show(pytest(checkout, &checkout.python())?.arg("tests"))
 }
 
