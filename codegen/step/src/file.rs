@@ -7,7 +7,7 @@
 //! whatever field changed. Writing goes to a temporary file in the same folder which then takes the name, so a
 //! reader never sees half a file.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -46,14 +46,19 @@ struct Body {
     step: Step,
 }
 
-/// Reads and validates a step file.
+/// Reads and validates a step file; `-` is standard input.
 ///
 /// # Errors
 /// [`StepError`]: unreadable, truncated, foreign, of another version, with a broken field, or with content that
 /// [`validate`] refuses.
 pub fn read(path: &Path) -> Result<Step, StepError> {
     let shown = path.display().to_string();
-    let text = std::fs::read(path).map_err(|source| StepError::Io { path: shown.clone(), source })?;
+    let mut text = Vec::new();
+    let read = match path.to_str() {
+        Some("-") => std::io::stdin().read_to_end(&mut text).map(drop),
+        _ => std::fs::read(path).map(|found| text = found),
+    };
+    read.map_err(|source| StepError::Io { path: shown.clone(), source })?;
     parse(&text, &shown)
 }
 

@@ -41,7 +41,7 @@ const INPUT_HELP: &str =
 /// The step is run once, forward, loss and backward, and every operator that ran is written down. Without
 /// --measure, times come from a roofline model; workspaces are always counted.
 #[derive(Debug, Parser)]
-#[command(name = "rk-import", version, after_help = EXAMPLES)]
+#[command(name = "rk-import", version = version(), after_help = EXAMPLES)]
 struct Arguments {
     /// The archive, from torch.jit.trace(model, sample).save(...).
     #[arg(value_name = "MODEL.pt")]
@@ -73,6 +73,11 @@ struct Arguments {
     /// Where the step is written; - is standard output.
     #[arg(short, long, value_name = "STEP.mlir")]
     output: PathBuf,
+}
+
+/// With the libtorch that it is linked to.
+fn version() -> &'static str {
+    format!("{} (torch {})", env!("CARGO_PKG_VERSION"), rk_torch::torch_version()).leak()
 }
 
 /// Not writable: an exit code of its own.
@@ -134,7 +139,7 @@ fn exit_code(error: &Error) -> u8 {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = rk_cli::parse();
     let fail = |text: &str, code: u8| {
         // One line, whatever libtorch wrote.
         let line = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");

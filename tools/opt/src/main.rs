@@ -1,10 +1,12 @@
 //! `rk-opt`: `mlir-opt` with the dialect rk and its passes. Every option of mlir-opt works.
 //!
-//! `rk-opt STEP.mlir --rematerialize --budget=2GiB -o OUT.mlir`. The command line is MLIR's own (`MlirOptMain`); three things
-//! are added to it. A file given by `-o` is written whole or not at all. It keeps locations, because they carry the
+//! `rk-opt STEP.mlir --rematerialize --budget=2GiB -o OUT.mlir`. The command line is MLIR's own (`MlirOptMain`); four things
+//! are added to it. `--help` shows the passes of rk (`help`). A file given by `-o` is written whole or not at all. It keeps locations, because they carry the
 //! module paths that later tools show. And the exit code tells why there is no output: 1 the input or a pass was
 //! refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 an option of a pass is not understood,
 //! 5 a step is at a stage that cannot be planned, 6 the output cannot be written. `RK_LOG=rk_solve=info` shows the planner at work.
+
+mod help;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,6 +20,12 @@ fn main() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     rk_rewrite::register_all();
     let mut command: Vec<OsString> = std::env::args_os().collect();
+    if help::is_wanted(&command) {
+        // A reader that has seen enough is no failure.
+        let _ = rk_cli::with_manners(help::command()).print_help();
+        return;
+    }
+    rk_cli::answer(&help::command());
     let output = output(&command);
     let mut unfinished = None;
     if let Some((place, path)) = output {

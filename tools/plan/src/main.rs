@@ -47,7 +47,7 @@ The format of graphs is that of rk_plan::json.";
 #[derive(Parser)]
 #[command(name = "rk-plan", version, after_help = EXAMPLES)]
 struct Arguments {
-    /// The graph, in the JSON schema of the benchmark graphs
+    /// The graph, in the JSON schema of the benchmark graphs; `-` is standard input
     #[arg(value_name = "GRAPH.json", required_unless_present_any = ["list_solvers", "table"])]
     graph: Option<PathBuf>,
     /// 50% or 0.5 of the peak without recomputation, or bytes: 1500000000, 500MB, 2GiB
@@ -102,7 +102,7 @@ enum Fit {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match rk_cli::try_parse::<Arguments>() {
         Ok(arguments) => arguments,
         Err(error) => {
             // clap would exit with 2, which here means "proven infeasible".
@@ -250,7 +250,12 @@ fn exit_code(status: Status) -> ExitCode {
 }
 
 fn load(path: &Path) -> Result<Graph> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     rk_plan::json::read(&text).with_context(|| path.display().to_string())
 }
 

@@ -36,6 +36,27 @@ fn name(path: &tempfile::TempPath) -> &str {
 }
 
 #[test]
+fn a_dash_is_standard_input() {
+    let graph = file(BLOCK);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rk-plan"));
+    command.args(["-", "--budget", "80%", "--json"]);
+    let input = std::fs::File::open(&graph).expect("it is there");
+    let piped = command.stdin(input).output().expect("rk-plan starts");
+    let named = run(&[name(&graph), "--budget", "80%", "--json"]);
+    assert_eq!(json(&piped)["schedule"], json(&named)["schedule"]);
+    assert!(json(&piped)["schedule"].is_array());
+}
+
+#[test]
+fn the_man_page_and_completions_name_every_option() {
+    for asked in [&["--man"][..], &["--completions", "bash"]] {
+        let output = run(asked);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(code(&output) == 0 && text.contains("rk-plan") && text.contains("list"), "{text}");
+    }
+}
+
+#[test]
 fn a_residual_is_run_again() {
     let graph = file(BLOCK);
     let output = run(&[name(&graph), "--budget", "12KiB", "--json"]);

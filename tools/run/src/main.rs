@@ -28,9 +28,9 @@ rewrite; 5 the measured peak exceeds the budget; 6 bad step file; 7 archive miss
 8 device missing or not the recorded one.";
 
 #[derive(Parser)]
-#[command(name = "rk-run", version, about = "Executes a training step under its memory plan", after_help = CODES)]
+#[command(name = "rk-run", version = version(), about = "Executes a training step under its memory plan", after_help = CODES)]
 struct Arguments {
-    /// Step file written by `rk-translate --to step`
+    /// Step file written by `rk-translate --to step`; `-` is standard input
     step: PathBuf,
     /// cpu, cuda or cuda:N; default: the device that the step was recorded on
     #[arg(long)]
@@ -87,6 +87,11 @@ struct Arguments {
     json: bool,
 }
 
+/// With the libtorch that it is linked to.
+fn version() -> &'static str {
+    format!("{} (torch {})", env!("CARGO_PKG_VERSION"), rk_torch::torch_version()).leak()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Switch {
     /// Generated kernels
@@ -124,7 +129,7 @@ fn main() -> ExitCode {
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn")),
         )
         .init();
-    match run(&Arguments::parse()) {
+    match run(&rk_cli::parse()) {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             eprintln!("rk-run: error: {e}");

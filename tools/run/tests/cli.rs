@@ -63,6 +63,16 @@ fn rewritten() -> Step {
 }
 
 #[test]
+fn a_dash_is_standard_input() {
+    let folder = Folder::new().with("net.rkx", &network());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rk-run"));
+    let input = std::fs::File::open(folder.path().join("net.rkx")).unwrap();
+    let piped = command.args(["-", "--print"]).stdin(input).output().unwrap();
+    assert_eq!(piped.stdout, folder.run(&["net.rkx", "--print"]).stdout);
+    assert!(!piped.stdout.is_empty());
+}
+
+#[test]
 fn three_steps_with_all_checks() {
     let folder = Folder::new().with("net.rkx", &rewritten());
     let output = folder.run(&["net.rkx", "--steps", "3", "--check=all", "--json"]);
@@ -253,7 +263,9 @@ fn wrong_usage() {
         assert_eq!(folder.run(arguments).status.code(), Some(2), "{arguments:?}");
     }
     assert_eq!(folder.run(&["--help"]).status.code(), Some(0));
-    assert_eq!(folder.run(&["--version"]).status.code(), Some(0));
+    let version = folder.run(&["--version"]);
+    assert_eq!(version.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&version.stdout).contains("(torch 2."), "{version:?}");
 }
 
 #[test]

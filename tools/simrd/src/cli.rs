@@ -47,7 +47,7 @@ pub enum Command {
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// A log in DTR's format, plain or compressed with gzip.
+    /// A log in DTR's format, plain or compressed with gzip; `-` is standard input.
     pub log: PathBuf,
     /// Which storage is evicted first; may be given several times.
     #[arg(long = "heuristic", required = true, value_name = "NAME", value_parser = heuristic_names())]

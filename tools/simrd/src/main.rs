@@ -1,13 +1,12 @@
 //! rk-simrd: DTR's simulator. `rk-simrd --help` lists the commands.
 
 use anyhow::Result;
-use clap::Parser;
 use rk_simrd::{Cli, Command, Experiment, FigureArgs};
 use std::io::{BufWriter, ErrorKind, stdout};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match dispatch(&Cli::parse().command) {
+    match dispatch(&rk_cli::parse::<Cli>().command) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough.
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,

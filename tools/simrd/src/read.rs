@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use flate2::bufread::MultiGzDecoder;
 use rk_dtr::{LogReader, Program};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, stdin};
 use std::path::{Path, PathBuf};
 
 /// The longest line that is read. The longest of the recorded logs have a few hundred bytes.
@@ -22,7 +22,10 @@ const MAX_LOG: u64 = 1 << 30;
 /// Names the file, the line and what is wrong with it.
 pub fn read_log(path: &Path) -> Result<Program> {
     let name = path.display();
-    let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+    let file: Box<dyn Read> = match path.to_str() {
+        Some("-") => Box::new(stdin()),
+        _ => Box::new(File::open(path).with_context(|| format!("{name}: cannot be opened"))?),
+    };
     let mut file = BufReader::with_capacity(1 << 16, file);
     let start = file.fill_buf().with_context(|| format!("{name}: cannot be read"))?;
     if start.starts_with(&[0x1f, 0x8b]) {

@@ -35,6 +35,19 @@ const LOG: &str = r#"{"ANNOTATION":"START","INSTRUCTION":"ANNOTATE"}
 {"INSTRUCTION":"RELEASE","NAME":"a"}
 "#;
 
+#[test]
+fn a_dash_is_standard_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = write(folder.path(), "net.log", LOG.as_bytes());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rk-simrd"));
+    command.args(["run", "-", "--heuristic", "h_lru", "--ratio", "0.9"]);
+    let input = std::fs::File::open(&log).expect("it is there");
+    let piped = command.stdin(input).output().expect("the binary runs");
+    let named = rk_simrd(&["run", &log, "--heuristic", "h_lru", "--ratio", "0.9"]);
+    assert!(piped.status.success() && named.status.success(), "{piped:?}");
+    assert_eq!(text(&piped.stdout).replace("-", "net"), text(&named.stdout).replace("-", "net"));
+}
+
 fn write(folder: &Path, name: &str, content: &[u8]) -> String {
     let path = folder.join(name);
     std::fs::write(&path, content).expect("the folder is ours");

@@ -15,6 +15,8 @@ pub const PAGE: &str = "docs/architecture.md";
 pub struct Room {
     /// It is of the world `tests`: the tests of others may use it, and nothing that is built.
     pub for_tests: bool,
+    /// It is of the world `manners`: every door may use it, and nothing else.
+    pub for_doors: bool,
     pub folder: String,
     pub may_use: BTreeSet<String>,
     pub must_not_reach: BTreeSet<String>,
@@ -42,6 +44,7 @@ impl Drawing {
             let must_not_reach = must_not.split(',').map(str::trim).filter(|word| !["", "–"].contains(word));
             let room = Room {
                 for_tests: world == "tests",
+                for_doors: world == "manners",
                 folder: folder.to_owned(),
                 may_use: code(may_use).into_iter().map(str::to_owned).collect(),
                 must_not_reach: must_not_reach.map(str::to_owned).collect(),
@@ -63,6 +66,11 @@ impl Drawing {
             }
         }
         Ok(drawing)
+    }
+
+    /// Whether a crate is what doors have in common.
+    pub fn is_for_doors(&self, name: &str) -> bool {
+        self.rooms.get(name).is_some_and(|room| room.for_doors)
     }
 
     /// Whether a crate is a tool of tests.

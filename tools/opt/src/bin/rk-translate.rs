@@ -17,6 +17,7 @@ use rk_rewrite::planning::Problem;
 /// Translates a step out of MLIR.
 #[derive(Parser)]
 #[command(
+    name = "rk-translate",
     version,
     after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]\n  rk-translate costed.mlir --to graph -o graph.json && rk-plan graph.json --budget 60%"
 )]
@@ -50,7 +51,7 @@ enum Target {
 struct Refusal(u8, String);
 
 fn main() -> ExitCode {
-    match translate(&Cli::parse()) {
+    match translate(&rk_cli::parse::<Cli>()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Refusal(code, reason)) => {
             eprintln!("{reason}");
