@@ -1,4 +1,4 @@
-//! Equal blocks of a step: measure once, solve once, generate once.
+//! Equal blocks of a step: which compute the same, and which cost the same.
 //!
 //! Deep networks repeat themselves. The forward pass is cut into blocks ([`chain`]), backward nodes are tied to them
 //! ([`ties`]), every block becomes terms over anonymized arguments ([`lower`], [`term`]), and one e-graph for all of them is
@@ -12,6 +12,9 @@
 //! the same order. What a block does to buffers leaves it like any result.
 //!
 //! *Comparison.* rk-GB renames variables and compares texts (`Block::spelling` here); that finds syntactic twins only.
+//!
+//! `--rk-anonymize` gives equal blocks one symbol, and `--rk-annotate-cost` gives nodes of one class one time. Measuring, the solver `classes` and
+//! kernels recognise what is equal by keys of their own, which are cheaper and see less.
 //!
 //! **Absent here:** MLIR, torch, files. The pass `--rk-anonymize` reads the IR into a [`Step`] and writes the classes back.
 

@@ -7,7 +7,8 @@
 //! Exit status: 0 with a plan, 2 when it is proven that none exists, 3 when none was found in the time, 1 for everything
 //! else (usage, unreadable files).
 //!
-//! Not here: any decision. Those are in `rk-solve`; what a schedule costs is in `rk-plan`.
+//! It decides how a time limit is divided between searching and packing, where the logical peak has to fit; every other decision is in
+//! `rk-solve`. Not here: what a schedule costs (`rk-plan`, the library).
 
 mod curve;
 mod report;
