@@ -24,11 +24,13 @@ use crate::units::{Bytes, NodeId, ValueId};
 mod eject;
 mod given;
 mod grain;
+mod overlap;
 mod place;
 mod sweep;
 
 pub use given::{Misplaced, check_no_overlap, is_plain, placed_at, settled};
 pub use grain::rounded;
+pub use overlap::{Extent, Overlap, first_overlap};
 pub use sweep::lightest;
 
 /// Whose storage a buffer is.

@@ -3,8 +3,7 @@
 //! A layout travels as one offset for each buffer that has bytes, in the order of [`Arena::buffers`]: values by the run that
 //! makes them and their place among its outputs, then workspaces by run, then generator states by node.
 
-use std::collections::BTreeMap;
-
+use super::overlap::{Extent, Overlap, first_overlap};
 use super::{Arena, Buffer, Collected, Owner, collect, height, height_bound, pack_with, place};
 use crate::graph::Graph;
 use crate::judge::Trace;
@@ -190,40 +189,30 @@ impl Arena {
     }
 }
 
-/// Checks a layout without any code of the packer: sweeps over the runs with the set of live address intervals.
+/// Checks a layout without any code of the packer.
 ///
 /// # Errors
-/// [`Misplaced`] names the first pair that collides.
+/// [`Misplaced`] names the first buffer that lies outside or off the alignment, else the first pair that collides.
 pub fn check_no_overlap(arena: &Arena) -> Result<(), Misplaced> {
-    let mut events: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * arena.buffers.len());
-    for (index, &buffer) in arena.buffers.iter().enumerate().filter(|(_, buffer)| buffer.bytes.0 > 0) {
+    for &buffer in arena.buffers.iter().filter(|buffer| buffer.bytes.0 > 0) {
         if buffer.offset.0.checked_add(buffer.bytes.0).is_none_or(|top| top > arena.size.0) {
             return Err(Misplaced::Outside { buffer, size: arena.size });
         }
         if !buffer.offset.0.is_multiple_of(arena.alignment.0.max(1)) {
             return Err(Misplaced::Unaligned { buffer, alignment: arena.alignment });
         }
-        // At the same run, what ended the run before leaves (false) before what starts enters (true).
-        events.push((buffer.start, true, index));
-        events.push((buffer.end + 1, false, index));
     }
-    events.sort_unstable();
-    let mut live = BTreeMap::new();
-    for (run, enters, index) in events {
-        let buffer = arena.buffers[index];
-        if !enters {
-            live.remove(&buffer.offset.0);
-            continue;
+    let extent = |buffer: &Buffer| Extent {
+        from: buffer.start,
+        to: buffer.end,
+        offset: buffer.offset.0,
+        bytes: buffer.bytes.0,
+    };
+    let extents: Vec<Extent> = arena.buffers.iter().map(extent).collect();
+    match first_overlap(&extents) {
+        Some(Overlap { old, new, run }) => {
+            Err(Misplaced::Overlap { one: arena.buffers[old], other: arena.buffers[new], run })
         }
-        let below = live.range(..=buffer.offset.0).next_back();
-        let above = live.range(buffer.offset.0..).next();
-        for (&offset, &other) in below.into_iter().chain(above) {
-            let one: Buffer = arena.buffers[other];
-            if offset < buffer.offset.0 + buffer.bytes.0 && buffer.offset.0 < offset + one.bytes.0 {
-                return Err(Misplaced::Overlap { one, other: buffer, run });
-            }
-        }
-        live.insert(buffer.offset.0, index);
+        None => Ok(()),
     }
-    Ok(())
 }
