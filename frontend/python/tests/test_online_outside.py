@@ -57,6 +57,16 @@ def test_zeros_of_forward_mode_differentiation_are_not_read():
     assert all(map(torch.equal, found, expected))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_operators_that_call_graphs_are_refused_by_name(dtype):
+    """They trace their graphs first, with tensors that have no memory."""
+    from torch._higher_order_ops import scan
+
+    x = torch.randn(6, 16, dtype=dtype, requires_grad=True)
+    with rk.memory_budget("1MB"), pytest.raises(NotImplementedError, match="calls graphs"):
+        scan(lambda carry, row: (carry + row, (carry * row).tanh()), x[0] * 0.1, x)
+
+
 def test_the_budget_has_to_hold_for_what_is_not_managed():
     with pytest.raises(rk.OutOfMemoryError, match=r"\(sparse: not managed\)"), rk.memory_budget(60_000):
         kept = [torch.ones(32, 32).to_sparse_coo() for _ in range(6)]

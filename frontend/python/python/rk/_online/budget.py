@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
@@ -75,6 +76,9 @@ class _Mode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self.inside:
+            return func(*args, **(kwargs or {}))
+        if FakeTensor in types:
+            # Somebody traces a graph: there is no memory in it.
             return func(*args, **(kwargs or {}))
         for kind in types:
             if kind is not Managed and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
