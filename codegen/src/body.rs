@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{AtenOp, NodeOp};
 use rk_dialect::{Arg, Location, Tensor, Type, Value};
-use rk_step::{ArgValue, Call, DType, Local, Node, NodeOutput, TensorSpec};
+use rk_step::{ArgValue, Call, Local, Node, NodeOutput, TensorSpec};
 
 /// A node: its inputs are locals `0..inputs`, then come the results of its calls.
 pub fn node<'c>(node: NodeOp<'c>) -> Result<Node, Diagnostic<'c>> {
@@ -104,7 +104,7 @@ fn argument<'c>(arg: &Arg<'c>, number: &mut dyn FnMut(Value<'c>) -> u32) -> ArgV
 pub fn spec<'c>(ty: Type<'c>, at: Location<'c>) -> Result<TensorSpec, Diagnostic<'c>> {
     let refuse = || Diagnostic::error(at, format!("{ty} is not a tensor that a step file can hold"));
     let tensor = Tensor::of(ty).ok_or_else(refuse)?;
-    let dtype = dtype(tensor.element).ok_or_else(refuse)?;
+    let dtype = tensor.element.element_type().ok_or_else(refuse)?;
     let plain = tensor.strides == rk_dialect::types::row_major(&tensor.shape);
     let spanned = TensorSpec {
         dtype,
@@ -114,31 +114,4 @@ pub fn spec<'c>(ty: Type<'c>, at: Location<'c>) -> Result<TensorSpec, Diagnostic
     };
     let storage_bytes = (spanned.bytes() != tensor.storage).then_some(tensor.storage);
     Ok(TensorSpec { storage_bytes, ..spanned })
-}
-
-fn dtype(element: Type<'_>) -> Option<DType> {
-    Some(match element.to_string().as_str() {
-        "f64" => DType::F64,
-        "f32" => DType::F32,
-        "f16" => DType::F16,
-        "bf16" => DType::Bf16,
-        "i64" => DType::I64,
-        "i32" => DType::I32,
-        "i16" => DType::I16,
-        "i8" => DType::I8,
-        "ui8" => DType::U8,
-        "ui16" => DType::U16,
-        "ui32" => DType::U32,
-        "ui64" => DType::U64,
-        "i1" => DType::Bool,
-        "f8E5M2" => DType::F8E5M2,
-        "f8E4M3FN" => DType::F8E4M3Fn,
-        "f8E5M2FNUZ" => DType::F8E5M2Fnuz,
-        "f8E4M3FNUZ" => DType::F8E4M3Fnuz,
-        "f8E8M0FNU" => DType::F8E8M0Fnu,
-        "complex<f16>" => DType::C32,
-        "complex<f32>" => DType::C64,
-        "complex<f64>" => DType::C128,
-        _ => return None,
-    })
 }

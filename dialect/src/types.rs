@@ -1,5 +1,7 @@
 //! Tensor types as rk reads them: sizes, strides, bytes of the storage.
 
+use rk_vocabulary::ElementType;
+
 use crate::raw::{Attr, Ctx, Type};
 
 /// Bytes of a saved generator state on the CPU (at::mt19937 and its cached normals, as libtorch 2.11 saves them).
@@ -104,32 +106,15 @@ impl<'c> Type<'c> {
         Tensor::of(self).map(|tensor| tensor.storage)
     }
 
+    /// What this scalar type is in a tensor. `None` for types that no tensor of a step has.
+    pub fn element_type(self) -> Option<ElementType> {
+        self.to_string().parse().ok()
+    }
+
     /// A scalar type by its name in the IR, such as `f32`, `bf16`, `ui8`, `complex<f32>`. `None` for a name that is not one
     /// of docs/ir.md.
     pub fn scalar(ctx: Ctx<'c>, name: &str) -> Option<Self> {
-        const KNOWN: [&str; 21] = [
-            "f64",
-            "f32",
-            "f16",
-            "bf16",
-            "i64",
-            "i32",
-            "i16",
-            "i8",
-            "ui8",
-            "ui16",
-            "ui32",
-            "ui64",
-            "i1",
-            "f8E5M2",
-            "f8E4M3FN",
-            "f8E5M2FNUZ",
-            "f8E4M3FNUZ",
-            "f8E8M0FNU",
-            "complex<f16>",
-            "complex<f32>",
-            "complex<f64>",
-        ];
-        if KNOWN.contains(&name) { Self::parse(ctx, name) } else { None }
+        let known = name.parse::<ElementType>().is_ok();
+        if known { Self::parse(ctx, name) } else { None }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::print::{Source, print_module};
 use rk_torch::{
-    Archive, Device, Dtype, EagerStep, Error, ErrorKind, InputSpec, LossSpec, Result, Settings, Timing,
+    Archive, Device, EagerStep, Error, ErrorKind, InputSpec, LossSpec, Result, Settings, Timing, element_of,
     load_tensors, memory, tch,
 };
 use sha2::{Digest, Sha256};
@@ -150,7 +150,7 @@ fn in_order(tensors: Vec<(String, Tensor)>, arguments: &[String]) -> Vec<Tensor>
 }
 
 fn spec_of(tensor: &Tensor) -> Result<InputSpec> {
-    Ok(InputSpec::new(Dtype::from_kind(tensor.f_kind()?)?, tensor.size()))
+    Ok(InputSpec::new(element_of(tensor.f_kind()?)?, tensor.size()))
 }
 
 /// The SHA-256 of a file, in hex.

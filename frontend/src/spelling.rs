@@ -86,11 +86,11 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rk_torch::Dtype;
+    use rk_torch::ElementType;
 
     fn spelled(sizes: &[i64], strides: &[i64], storage_bytes: u64) -> String {
         let (sizes, strides) = (sizes.to_vec(), strides.to_vec());
-        tensor_type(Some(&TensorType { dtype: Dtype::F32, sizes, strides, storage_bytes }))
+        tensor_type(Some(&TensorType { dtype: ElementType::F32, sizes, strides, storage_bytes }))
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl Replay {
         }
         for constant in &recording.constants {
             let of = recording.type_of(constant.value).unwrap();
-            let tensor = Tensor::from_data_size(&constant.bytes, &of.sizes, of.dtype.kind());
+            let tensor =
+                Tensor::from_data_size(&constant.bytes, &of.sizes, rk_torch::kind(of.dtype).unwrap());
             slots.set(constant.value.0 as usize, &tensor).unwrap();
         }
         let calls = recording.ops.iter().map(|op| {

@@ -1,7 +1,7 @@
 //! Whether tensors are what a step was made for, before anything runs: a generated kernel, a planned place and a plan of a device's
 //! memory are all made for one element type, shape and layout.
 
-use rk_step::{DType, Step, TensorSpec};
+use rk_step::{ElementType, Step, TensorSpec};
 use rk_torch::Device;
 use tch::Tensor;
 
@@ -58,7 +58,7 @@ pub fn fits(tensor: &Tensor, spec: &TensorSpec, device: Device) -> Result<(), St
 }
 
 /// `Float[8,3]`, as torch's bindings call the type.
-fn spelled(dtype: DType, shape: &[i64]) -> String {
+fn spelled(dtype: ElementType, shape: &[i64]) -> String {
     let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
     let kind = kind(dtype).map_or_else(|_| format!("{dtype:?}"), |kind| format!("{kind:?}"));
     format!("{kind}[{}]", dims.join(","))

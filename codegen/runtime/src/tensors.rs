@@ -1,7 +1,7 @@
 //! Tensors from their description: arguments and constants with the layout that the step expects.
 
-use rk_step::{Constant, DType, Data, Role, Step, TensorSpec};
-use rk_torch::{Dtype, InputSpec};
+use rk_step::{Constant, Data, ElementType, Role, Step, TensorSpec};
+use rk_torch::InputSpec;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::RuntimeError;
@@ -10,29 +10,9 @@ use crate::error::RuntimeError;
 ///
 /// # Errors
 /// For the types that tch has no name for: a step may compute with them, and takes none of its arguments or tangents in them.
-pub fn kind(dtype: DType) -> Result<Kind, RuntimeError> {
-    Ok(match dtype {
-        DType::F64 => Kind::Double,
-        DType::F32 => Kind::Float,
-        DType::F16 => Kind::Half,
-        DType::Bf16 => Kind::BFloat16,
-        DType::I64 => Kind::Int64,
-        DType::I32 => Kind::Int,
-        DType::I16 => Kind::Int16,
-        DType::I8 => Kind::Int8,
-        DType::U8 => Kind::Uint8,
-        DType::Bool => Kind::Bool,
-        DType::C32 => Kind::ComplexHalf,
-        DType::C64 => Kind::ComplexFloat,
-        DType::C128 => Kind::ComplexDouble,
-        DType::F8E5M2 => Kind::Float8e5m2,
-        DType::F8E4M3Fn => Kind::Float8e4m3fn,
-        DType::F8E5M2Fnuz => Kind::Float8e5m2fnuz,
-        DType::F8E4M3Fnuz => Kind::Float8e4m3fnuz,
-        DType::U16 | DType::U32 | DType::U64 | DType::F8E8M0Fnu => {
-            let message = format!("a tensor of {dtype:?} cannot come into a step from outside");
-            return Err(RuntimeError::Model(message));
-        }
+pub fn kind(dtype: ElementType) -> Result<Kind, RuntimeError> {
+    rk_torch::kind(dtype).ok_or_else(|| {
+        RuntimeError::Model(format!("a tensor of {dtype:?} cannot come into a step from outside"))
     })
 }
 
@@ -97,8 +77,7 @@ pub fn constant(constant: &Constant, device: Device) -> Result<Tensor, RuntimeEr
 /// When torch refuses.
 pub fn synthesize(step: &Step, seed: u64, device: Device) -> Result<Vec<Tensor>, RuntimeError> {
     let make = |(i, arg): (usize, &rk_step::Arg)| {
-        let dtype = Dtype::from_torch(arg.spec.dtype.torch_code() as i32)?;
-        let content = InputSpec::new(dtype, arg.spec.shape.clone()).make(seed, i as u64)?;
+        let content = InputSpec::new(arg.spec.dtype, arg.spec.shape.clone()).make(seed, i as u64)?;
         let content = match arg.role {
             _ if !arg.spec.dtype.is_float() => content,
             Role::Buffer => {

@@ -2,7 +2,6 @@
 //!
 //! The archives are those of the importer's tests; `RK_ARCHIVES=a.pt:b.pt` takes others instead.
 
-#[path = "steps/recorded.rs"]
 mod recorded;
 
 use std::path::{Path, PathBuf};

@@ -1,16 +1,15 @@
 //! Steps written by hand, executed: bits, random state, effects, bytes.
 
 mod alone;
-mod steps;
 mod trained;
 
 use alone::alone;
 use rk_runtime::compare::{bytes, compare};
 use rk_runtime::stepper::{Program, Stepper};
 use rk_runtime::{Machine, tensors};
-use rk_step::{DType, Data, Instr, OutputRole, Role, Step, account};
+use rk_sample_steps::{Builder, Fool, call, f, i, network, two_masks, v};
+use rk_step::{Data, ElementType, Instr, OutputRole, Role, Step, account};
 use rk_torch::{Device, memory};
-use steps::{Builder, Fool, call, f, i, network, two_masks, v};
 use trained::{Left, assert_equal, trained};
 
 fn machine(step: &Step) -> Machine {
@@ -114,7 +113,7 @@ fn the_measured_peak_is_the_account_of_real_sizes() {
     let _alone = alone();
     // A chain of element-wise nodes has no workspace, so account and measurement must agree to the byte.
     let mut b = Builder::new("chain");
-    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[1024]);
     let mut h = x;
     for name in ["a", "b", "c"] {
         h = b.node(name, &[h], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 4096)])[0];
@@ -147,7 +146,7 @@ fn foolish_schedules_stay_within_their_account() {
 fn an_overwrite_saves_the_copy() {
     let _alone = alone();
     let mut b = Builder::new("inplace");
-    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[1024]);
     let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 4096)])[0];
     let r = b.node("r", &[a], vec![call("relu_.default", vec![v(0)], &[-1])], &[(0, 4096)])[0];
     b.last().overwrites = Some(0);
@@ -184,7 +183,7 @@ fn gradients_do_not_count_and_generator_states_do() {
 fn a_missing_bytes_in_the_plan_is_named() {
     let _alone = alone();
     let mut b = Builder::new("lies");
-    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[1024]);
     let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 64)])[0];
     b.output(OutputRole::Output, "0", a);
     let excess = machine(&b.finish()).run().unwrap().excess.unwrap();
@@ -208,7 +207,7 @@ fn gradients_of_several_runs_are_added_up() {
         })
         .collect();
     for lower in [false, true] {
-        let step = if lower { steps::layout::lowered(&step, 1 << 16) } else { step.clone() };
+        let step = if lower { rk_sample_steps::layout::lowered(&step, 1 << 16) } else { step.clone() };
         let mut machine = machine(&step);
         machine.run().unwrap();
         machine.accumulate().unwrap();
@@ -249,7 +248,7 @@ fn errors_name_instruction_node_and_operator() {
     let _alone = alone();
     let build = |op: &str, args| {
         let mut b = Builder::new("broken");
-        let x = b.arg("x", Role::Input, DType::F32, &[3, 4]);
+        let x = b.arg("x", Role::Input, ElementType::F32, &[3, 4]);
         let y = b.node("layer1.fc", &[x], vec![call(op, args, &[1])], &[(1, 64)])[0];
         b.output(OutputRole::Output, "0", y);
         let step = b.finish();
@@ -272,7 +271,7 @@ fn errors_name_instruction_node_and_operator() {
 fn a_failed_step_leaves_nothing_behind() {
     let _alone = alone();
     let mut b = Builder::new("late failure");
-    let x = b.arg("x", Role::Input, DType::F32, &[3, 4]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[3, 4]);
     let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 48)])[0];
     let y = b.node("fc", &[a], vec![call("mm.default", vec![v(0), v(0)], &[1])], &[(1, 64)])[0];
     b.output(OutputRole::Output, "0", y);
@@ -286,7 +285,7 @@ fn a_failed_step_leaves_nothing_behind() {
 fn constants_and_strided_arguments() {
     let _alone = alone();
     let mut b = Builder::new("constants");
-    let x = b.arg("x", Role::Input, DType::F32, &[2, 3]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[2, 3]);
     b.step.args[0].spec.strides = Some(vec![1, 4]);
     b.step.args[0].spec.storage_bytes = Some(64);
     let data = "000000003f800000".as_bytes().chunks(8).map(|w| {
@@ -294,7 +293,7 @@ fn constants_and_strided_arguments() {
         let w = u32::from_str_radix(std::str::from_utf8(w).unwrap(), 16).unwrap();
         w.to_le_bytes().iter().map(|b| format!("{b:02x}")).collect::<String>()
     });
-    let c = b.constant(DType::F32, &[2, 1], Data::Hex(data.collect()));
+    let c = b.constant(ElementType::F32, &[2, 1], Data::Hex(data.collect()));
     let y = b.node("mul", &[x, c], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 24)])[0];
     b.output(OutputRole::Output, "0", y);
     let mut machine = machine(&b.finish());

@@ -1,27 +1,22 @@
 //! Steps that their caller interrupts: two halves in one arena, results that belong to the caller, and every call out of turn.
 
 mod alone;
-#[path = "steps/interrupted.rs"]
-#[allow(dead_code)]
-mod interrupted;
-#[allow(dead_code)]
-mod steps;
 
 use alone::alone;
-use interrupted::N;
 use rk_runtime::compare::bytes;
 use rk_runtime::{Guest, RuntimeError};
+use rk_sample_steps::interrupted::N;
+use rk_sample_steps::layout::lowered;
 use rk_step::Step;
 use rk_torch::{Device, memory};
-use steps::layout::lowered;
 use tch::{Kind, Tensor};
 
 fn scaled() -> Step {
-    interrupted::scaled(1 << 12)
+    rk_sample_steps::interrupted::scaled(1 << 12)
 }
 
 fn arguments() -> Vec<Tensor> {
-    interrupted::arguments(tch::Device::Cpu)
+    rk_sample_steps::interrupted::arguments(tch::Device::Cpu)
 }
 
 fn guest() -> Guest {
@@ -138,7 +133,7 @@ fn steps_that_cannot_be_guests() {
     let refused = |step: Step| Guest::new(step, 1, Device::Cpu).err().unwrap().to_string();
     let plain = Step { layout: None, ..scaled() };
     let messages = [
-        refused(lowered(&steps::network(), 1 << 12)),
+        refused(lowered(&rk_sample_steps::network(), 1 << 12)),
         refused(plain),
         refused(Step { device: "cuda".into(), ..scaled() }),
         rk_runtime::Machine::new(scaled(), &arguments(), Device::Cpu).err().unwrap().to_string(),

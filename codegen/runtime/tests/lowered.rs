@@ -1,8 +1,6 @@
 //! Lowered steps: the same bits as with an allocator, in one arena and nowhere else.
 
 mod alone;
-#[allow(dead_code)]
-mod steps;
 mod trained;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use alone::alone;
 use rk_runtime::compare::bytes;
 use rk_runtime::{Machine, RuntimeError, tensors};
-use rk_step::{DType, OutputRole, Role, Step};
+use rk_sample_steps::layout::lowered;
+use rk_sample_steps::{Builder, Fool, call, i, network, two_masks, v};
+use rk_step::{ElementType, OutputRole, Role, Step};
 use rk_torch::{Counts, Device, memory};
-use steps::layout::lowered;
-use steps::{Builder, Fool, call, i, network, two_masks, v};
 use trained::{Left, assert_equal, machine, trained};
 
 /// Everything that a step leaves behind after three steps with updates.
@@ -60,7 +58,7 @@ fn the_step_before_the_rewrite_has_addresses_that_nothing_shares() {
 /// `sum(exp(x))`, whose exponentials are a temporary of 4 KiB.
 fn squash() -> Step {
     let mut b = Builder::new("squash");
-    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[1024]);
     let calls = vec![call("exp.default", vec![v(0)], &[1]), call("sum.default", vec![v(1)], &[2])];
     let sum = b.node("squash", &[x], calls, &[(2, 4)])[0];
     b.output(OutputRole::Loss, "loss", sum);
@@ -92,7 +90,7 @@ fn a_result_of_another_size_is_named_before_anything_runs() {
 fn temporaries_use_the_places_of_results_to_come() {
     let _alone = alone();
     let mut b = Builder::new("late");
-    let x = b.arg("x", Role::Input, DType::F32, &[1024]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[1024]);
     let calls = vec![
         call("exp.default", vec![v(0)], &[1]),
         call("sum.default", vec![v(1)], &[2]),
@@ -111,7 +109,7 @@ fn temporaries_use_the_places_of_results_to_come() {
 fn results_that_share_storage_are_moved_apart() {
     let _alone = alone();
     let mut b = Builder::new("halves");
-    let x = b.arg("x", Role::Input, DType::F32, &[64]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[64]);
     let calls = vec![
         call("exp.default", vec![v(0)], &[1]),
         call("slice.Tensor", vec![v(1), i(0), i(32), i(64), i(1)], &[2]),

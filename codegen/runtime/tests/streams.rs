@@ -1,14 +1,12 @@
 //! Streams, emulated: whatever order the events allow, a step leaves the same bits, at the same addresses.
 
-#[allow(dead_code)]
-mod steps;
 mod trained;
 
+use rk_sample_steps::layout::on_streams;
+use rk_sample_steps::{Fool, network, two_masks};
 use rk_step::queue::{Emulated, Pace};
 use rk_step::{Sequence, Step};
 use rk_torch::memory;
-use steps::layout::on_streams;
-use steps::{Fool, network, two_masks};
 use trained::{Left, assert_equal, machine, trained};
 
 const ROOM: u64 = 1 << 16;

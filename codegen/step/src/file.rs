@@ -7,9 +7,10 @@
 //! whatever field changed. Writing goes to a temporary file in the same folder which then takes the name, so a
 //! reader never sees half a file.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 
+use rk_vocabulary::write_whole;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use serde_json::error::Category;
@@ -108,18 +109,7 @@ pub fn write(step: &Step, path: &Path) -> Result<(), StepError> {
         path: shown.clone(),
         invalid: Invalid { place: "step".into(), message: format!("cannot be written as JSON: {e}") },
     })?;
-    let io = |source| StepError::Io { path: shown.clone(), source };
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new().prefix(".rk-step").tempfile_in(folder).map_err(io)?;
-    file.write_all(text.as_bytes()).map_err(io)?;
-    // A temporary file is readable by its owner only; a result is an ordinary file.
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(io)?;
-    }
-    file.persist(path).map_err(|e| io(e.error))?;
-    Ok(())
+    write_whole(path, text.as_bytes()).map_err(|source| StepError::Io { path: shown, source })
 }
 
 /// The text of the file: one line per field, one per element of a long list.

@@ -3,12 +3,11 @@
 //! A step with a layout is executed without an allocator: the runtime makes one arena and one space of gradients, and every
 //! value that a run makes goes to its place there. A value lives from the run that makes it to its drop, or to the end;
 //! an overwriting run takes the place of its operand over. [`check`] refuses a layout in which two lives that meet share a byte
-//! (law S7), so that a damaged or hand-edited file cannot make a step compute nonsense.
+//! (law S7, judged by `rk_plan::arena`), so that a damaged or hand-edited file cannot make a step compute nonsense.
 //!
 //! Not here: how a layout is found (`passes/plan`), how kernels are made to write there (`rk-runtime`).
 
-use std::collections::BTreeMap;
-
+use rk_plan::arena::{Extent, Overlap, first_overlap};
 use serde::{Deserialize, Serialize};
 
 use crate::account::gradient_slots;
@@ -101,6 +100,12 @@ pub struct Occupied {
     pub to: usize,
     /// The value; `None` for the workspace of `from`.
     pub slot: Option<Slot>,
+}
+
+impl Occupied {
+    fn extent(&self) -> Extent {
+        Extent { from: self.from, to: self.to, offset: self.offset, bytes: self.bytes }
+    }
 }
 
 /// What a layout occupies when: values by their lives in the program, then workspaces. The program must be valid.
@@ -211,28 +216,13 @@ fn s7(step: &Step, layout: &Layout) -> Result<(), Invalid> {
             ));
         }
     }
-    let enters = all.iter().enumerate().map(|(index, one)| (one.from, true, index));
-    let leaves = all.iter().enumerate().map(|(index, one)| (one.to + 1, false, index));
-    let mut events: Vec<(usize, bool, usize)> = enters.chain(leaves).collect();
-    events.sort_unstable();
-    let mut there: BTreeMap<(Space, u64), usize> = BTreeMap::new();
-    for (_, enters, index) in events {
-        let new = &all[index];
-        if !enters {
-            there.remove(&(new.space, new.offset));
-            continue;
+    for space in [Space::Arena, Space::Gradients] {
+        let there: Vec<&Occupied> = all.iter().filter(|one| one.space == space).collect();
+        let extents: Vec<Extent> = there.iter().map(|one| one.extent()).collect();
+        if let Some(Overlap { old, new, run }) = first_overlap(&extents) {
+            let (old, new) = (name(there[old]), name(there[new]));
+            return refuse(format!("{old} and {new} share bytes at program[{run}]"));
         }
-        let below = there.range(..=(new.space, new.offset)).next_back();
-        let above = there.range((new.space, new.offset)..).next();
-        for &other in below.into_iter().chain(above).map(|(_, other)| other) {
-            let old = &all[other];
-            let apart = old.offset + old.bytes <= new.offset || new.offset + new.bytes <= old.offset;
-            if old.space == new.space && !apart {
-                let at = new.from;
-                return refuse(format!("{} and {} share bytes at program[{at}]", name(old), name(new)));
-            }
-        }
-        there.insert((new.space, new.offset), index);
     }
     Ok(())
 }

@@ -24,7 +24,6 @@
 
 pub mod account;
 mod code;
-mod dtype;
 pub mod error;
 pub mod explain;
 pub mod file;
@@ -40,7 +39,6 @@ pub mod validate;
 pub mod value;
 
 pub use account::{Account, account};
-pub use dtype::DType;
 pub use error::StepError;
 pub use explain::explain;
 pub use file::{FORMAT, VERSION, read, write};
@@ -52,6 +50,7 @@ pub use model::{
 };
 pub use origin::{Origin, original, origins};
 pub use queue::Queue;
+pub use rk_vocabulary::ElementType;
 pub use sequence::Sequence;
 pub use spread::spread;
 pub use value::ArgValue;

@@ -9,9 +9,9 @@
 //! Not here: serialization rules beyond derives (see [`crate::value`], [`crate::file`]) and checks
 //! (see [`crate::validate`]).
 
+use rk_vocabulary::ElementType;
 use serde::{Deserialize, Serialize};
 
-use crate::dtype::DType;
 use crate::kernel::{Kernel, Library};
 use crate::layout::Layout;
 use crate::value::ArgValue;
@@ -182,7 +182,7 @@ pub struct Arg {
 #[serde(deny_unknown_fields)]
 pub struct TensorSpec {
     /// Element type.
-    pub dtype: DType,
+    pub dtype: ElementType,
     /// Sizes.
     pub shape: Vec<i64>,
     /// Element strides; `None`: row-major contiguous.

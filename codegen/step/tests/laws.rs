@@ -3,7 +3,7 @@
 mod sample;
 
 use rk_step::validate::validate;
-use rk_step::{ArgValue, DType, Data, Instr, Local, NodeId, Run, Slot, Step};
+use rk_step::{ArgValue, Data, ElementType, Instr, Local, NodeId, Run, Slot, Step};
 use sample::{block, drop, run};
 
 fn broken(change: impl FnOnce(&mut Step)) -> String {
@@ -135,7 +135,7 @@ fn constants_have_their_data() {
     let constant = |data: Data| {
         move |s: &mut Step| {
             let mut spec = sample::spec(&[3]);
-            spec.dtype = DType::Bf16;
+            spec.dtype = ElementType::Bf16;
             s.constants.push(rk_step::Constant { name: "mask".into(), spec, data });
         }
     };

@@ -2,10 +2,11 @@
 
 use crate::bytes::{Reader, take_bytes};
 use crate::device::Device;
-use crate::dtype::Dtype;
+use crate::element::element_of_code;
 use crate::error::{Error, ErrorKind, Result, c_string, check, take_string};
 use crate::ffi;
 use crate::inputs::InputSpec;
+use rk_vocabulary::ElementType;
 use std::path::Path;
 use tch::Tensor;
 
@@ -15,7 +16,7 @@ pub struct Attribute {
     /// Path of the first slot that holds it, e.g. `layer1.0.conv1.weight`.
     pub name: String,
     /// Element type.
-    pub dtype: Dtype,
+    pub dtype: ElementType,
     /// Sizes.
     pub sizes: Vec<i64>,
     /// A parameter; otherwise a buffer.
@@ -63,9 +64,9 @@ impl Archive {
         // SAFETY: the archive is alive.
         let bytes = unsafe { take_bytes(|out, n| ffi::rk_archive_describe(self.raw, out, n))? };
         let mut reader = Reader::new(&bytes);
-        let leaf = |r: &mut Reader<'_>| -> Result<(String, Dtype, Vec<i64>)> {
+        let leaf = |r: &mut Reader<'_>| -> Result<(String, ElementType, Vec<i64>)> {
             let name = r.text()?;
-            let dtype = Dtype::from_torch(r.i32()?)
+            let dtype = element_of_code(r.i32()?)
                 .map_err(|error| Error::of(ErrorKind::Refused, format!("'{name}': {error}")))?;
             Ok((name, dtype, r.list(Reader::i64)?))
         };

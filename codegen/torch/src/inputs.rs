@@ -5,10 +5,11 @@
 //! input, so they are the same on every machine, and making one input does not depend on the others.
 
 use crate::device::Device;
-use crate::dtype::Dtype;
+use crate::element::kind;
 use crate::error::{Error, ErrorKind, Result};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use rk_vocabulary::ElementType;
 use std::fmt;
 use std::str::FromStr;
 use tch::Tensor;
@@ -17,7 +18,7 @@ use tch::Tensor;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputSpec {
     /// Element type.
-    pub dtype: Dtype,
+    pub dtype: ElementType,
     /// Sizes.
     pub sizes: Vec<i64>,
     /// For integers: the half-open range of values.
@@ -65,7 +66,7 @@ const MOST_ELEMENTS: i64 = 1 << 31;
 
 impl InputSpec {
     /// A specification with the default range.
-    pub fn new(dtype: Dtype, sizes: Vec<i64>) -> Self {
+    pub fn new(dtype: ElementType, sizes: Vec<i64>) -> Self {
         Self { dtype, sizes, range: DEFAULT_RANGE }
     }
 
@@ -77,14 +78,15 @@ impl InputSpec {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(position);
         let count = self.sizes.iter().product::<i64>().max(0) as usize;
-        let flat = if self.dtype.is_floating() || matches!(self.dtype, Dtype::Complex64 | Dtype::Complex128) {
+        let flat = if self.dtype.is_float() {
             Tensor::f_from_slice(&normal(&mut rng, count))?
         } else {
             let (low, high) = self.range;
             let ints: Vec<i64> = (0..count).map(|_| rng.random_range(low..high)).collect();
             Tensor::f_from_slice(&ints)?
         };
-        Ok(flat.f_to_kind(self.dtype.kind())?.f_reshape(&self.sizes)?)
+        let unnamed = || Error::new(format!("torch's bindings have no name for {}", self.dtype));
+        Ok(flat.f_to_kind(kind(self.dtype).ok_or_else(unnamed)?)?.f_reshape(&self.sizes)?)
     }
 }
 
@@ -124,7 +126,12 @@ impl FromStr for InputSpec {
         };
         let (head, rest) = text.split_once('[').ok_or_else(|| bad("'[' is missing"))?;
         let (sizes, suffix) = rest.split_once(']').ok_or_else(|| bad("']' is missing"))?;
-        let dtype: Dtype = head.trim().parse().map_err(|error: Error| bad(error.message()))?;
+        let dtype: ElementType = match head.trim() {
+            // What people are used to write.
+            "bool" => ElementType::Bool,
+            "u8" => ElementType::U8,
+            name => name.parse().map_err(|error: String| bad(&error))?,
+        };
         let mut parsed = Vec::new();
         for size in sizes.split(',').map(str::trim).filter(|_| !sizes.trim().is_empty()) {
             let size: i64 = size.parse().map_err(|_| bad(&format!("size '{size}' is not a number")))?;
@@ -145,7 +152,7 @@ impl FromStr for InputSpec {
             if spec.range.0 >= spec.range.1 {
                 return Err(bad("the range is empty"));
             }
-            if dtype.is_floating() {
+            if dtype.is_real() {
                 return Err(bad("a range is for integers"));
             }
         } else if !suffix.is_empty() {

@@ -13,7 +13,7 @@ mod archive;
 mod arena;
 mod bytes;
 mod device;
-mod dtype;
+mod element;
 mod error;
 mod ffi;
 mod inputs;
@@ -31,7 +31,7 @@ mod watch;
 pub use archive::{Archive, Attribute, load_tensors};
 pub use arena::{Arena, Counts, Place, Running};
 pub use device::{Device, Parked, set_threads, threads};
-pub use dtype::Dtype;
+pub use element::{element_of, element_of_code, kind};
 pub use error::{Error, ErrorKind, Result};
 pub use inputs::{InputSpec, on_device};
 pub use launch::{Buffers, KernelFn, Launch};
@@ -41,6 +41,7 @@ pub use recording::{
     Argument, ArgumentRole, Constant, RecordedOp, Recording, ResultRole, StepArgument, StepResult,
     TensorType, ValueNumber,
 };
+pub use rk_vocabulary::ElementType;
 pub use settings::Settings;
 pub use step::{EagerStep, LossSpec, StepResults, Timing};
 pub use streams::Streams;

@@ -1,8 +1,9 @@
 //! What one run of a step did, as plain data: operators in order of execution, values by number.
 
 use crate::bytes::Reader;
-use crate::dtype::Dtype;
+use crate::element::element_of_code;
 use crate::error::{Error, Result};
+use rk_vocabulary::ElementType;
 use std::time::Duration;
 
 /// A number of a value of a recording.
@@ -13,7 +14,7 @@ pub struct ValueNumber(pub u32);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorType {
     /// Element type.
-    pub dtype: Dtype,
+    pub dtype: ElementType,
     /// Sizes.
     pub sizes: Vec<i64>,
     /// Strides in elements.
@@ -196,7 +197,7 @@ fn value_type(r: &mut Reader<'_>) -> Result<Option<TensorType>> {
     if !r.flag()? {
         return Ok(None);
     }
-    let dtype = Dtype::from_torch(r.i32()?)?;
+    let dtype = element_of_code(r.i32()?)?;
     let (sizes, strides) = (r.list(Reader::i64)?, r.list(Reader::i64)?);
     Ok(Some(TensorType { dtype, sizes, strides, storage_bytes: r.u64()? }))
 }

@@ -13,11 +13,11 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, json};
 use rk_solve::{Outcome, REVISION, Record, Request, Solver, question};
+use rk_vocabulary::write_whole;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -102,10 +102,7 @@ impl Cache {
             smallest: record.smallest.as_ref().map(ids),
         };
         entry.digest = entry.sum();
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-        file.write_all(&serde_json::to_vec(&entry)?)?;
-        file.persist(path)?;
-        Ok(())
+        write_whole(&path, &serde_json::to_vec(&entry)?)
     }
 
     /// Plans of the same graph for other questions, nearest budget first: starts, not answers.

@@ -38,6 +38,7 @@ use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
 use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena::is_plain, base_trace, readable};
 use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status};
+use rk_vocabulary::parse_span;
 
 use crate::planning::Problem;
 use crate::{exit, placing, resident, verify_schedule};
@@ -146,8 +147,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
     let total = cx.choice("scope", ["activations", "total"])? == 1;
     let smallest = cx.choice("on-infeasible", ["error", "smallest"])? == 1;
     let limit = cx.option("time-limit");
-    let time_limit = seconds(&limit)
-        .ok_or_else(|| cx.refused(format!("time-limit '{limit}' is no duration such as 10s or 500ms")))?;
+    let time_limit = parse_span(&limit).map_err(|error| cx.refused(format!("time-limit {error}")))?;
     Ok(Options {
         budget: cx.parsed_option("budget")?,
         total,
@@ -161,13 +161,6 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         reserve: cx.parsed_option("reserve")?,
         smallest,
     })
-}
-
-/// Reads `10s`, `500ms`, `2min`, or a plain number of seconds.
-fn seconds(text: &str) -> Option<Duration> {
-    let units = [("ms", 0.001), ("min", 60.0), ("s", 1.0), ("", 1.0)];
-    let (number, scale) = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)))?;
-    Duration::try_from_secs_f64(number.trim().parse::<f64>().ok()? * scale).ok()
 }
 
 fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Result<(), Failure<'c>> {

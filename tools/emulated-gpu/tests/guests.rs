@@ -1,22 +1,15 @@
 //! Steps in somebody else's program on the emulated GPU, called as the Python extension calls them.
 
-#[path = "../../../codegen/runtime/tests/steps/interrupted.rs"]
-#[allow(dead_code)]
-mod interrupted;
-#[path = "../../../codegen/runtime/tests/steps/mod.rs"]
-#[allow(dead_code)]
-mod steps;
-
 mod emulated;
 
 use emulated::{Controls, on_gpu};
-use interrupted::{N, arguments, dropped, scaled, with_specs};
 use rk_runtime::compare::bytes;
 use rk_runtime::{Guest, RuntimeError};
+use rk_sample_steps::interrupted::{N, arguments, dropped, scaled, with_specs};
+use rk_sample_steps::layout::on_streams;
+use rk_sample_steps::{call, i, v};
 use rk_step::{ArgValue, Step};
 use rk_torch::{Device, Streams, memory};
-use steps::layout::on_streams;
-use steps::{call, i, v};
 use tch::{Kind, Tensor};
 
 const ROOM: u64 = 1 << 13;

@@ -1,19 +1,15 @@
 //! Steps written by hand on the emulated GPU: the path of rk for CUDA from the step to the bits.
 
-#[path = "../../../codegen/runtime/tests/steps/mod.rs"]
-#[allow(dead_code)]
-mod steps;
-
 mod emulated;
 
 use emulated::{Controls, on_gpu, on_gpu_with};
 use rk_runtime::compare::bytes;
 use rk_runtime::{Machine, Measured, RuntimeError, tensors};
+use rk_sample_steps::layout::{lowered, on_streams};
+use rk_sample_steps::{Builder, Fool, NONE, call, f, i, network, two_masks, v};
 use rk_step::pieces::pieces;
-use rk_step::{DType, Instr, OutputRole, Role, Sequence, Step};
+use rk_step::{ElementType, Instr, OutputRole, Role, Sequence, Step};
 use rk_torch::{Device, memory};
-use steps::layout::{lowered, on_streams};
-use steps::{Builder, Fool, NONE, call, f, i, network, two_masks, v};
 
 const ROOM: u64 = 1 << 17;
 const GPU: Device = Device::Cuda(0);
@@ -322,7 +318,7 @@ fn too_little_memory_is_refused_before_anything_runs() {
 /// `nonzero` waits for the stream to learn how many there are, which no capture survives.
 fn waits_for_the_host() -> Step {
     let mut b = Builder::new("waits");
-    let x = b.arg("x", Role::Input, DType::F32, &[64]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[64]);
     let exp = b.node("exp", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 256)])[0];
     let places = b.node("places", &[exp], vec![call("nonzero.default", vec![v(0)], &[1])], &[(1, 512)])[0];
     b.output(OutputRole::Output, "0", places);
@@ -355,8 +351,8 @@ fn a_step_that_cannot_be_captured_is_queued_launch_by_launch() {
 /// A counter, a draw, an operator that waits for the host, another draw, and enough around them for a graph each.
 fn stubborn_between_draws() -> Step {
     let mut b = Builder::new("stubborn");
-    let x = b.arg("x", Role::Input, DType::F32, &[64]);
-    let count = b.arg("count", Role::Buffer, DType::I64, &[]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[64]);
+    let count = b.arg("count", Role::Buffer, ElementType::I64, &[]);
     let unary = |b: &mut Builder, op: &str, of: u32| {
         b.node(op, &[of], vec![call(&format!("{op}.default"), vec![v(0)], &[1])], &[(1, 256)])[0]
     };

@@ -101,7 +101,7 @@ impl<'r> Programs<'r> {
             let number = self.numbers[value];
             let ty = self.recording.type_of(number).expect("an argument is a tensor");
             let tensor = match self.recording.constants.iter().find(|constant| constant.value == number) {
-                Some(constant) => Tensor::from_data_size(&constant.bytes, &ty.sizes, ty.dtype.kind()),
+                Some(constant) => Tensor::from_data_size(&constant.bytes, &ty.sizes, kind(ty)),
                 None => random(ty, class * 1000 + k as u64),
             };
             slots.set(number.0 as usize, &tensor).unwrap();
@@ -254,12 +254,16 @@ fn slot(argument: &Argument) -> Value {
     }
 }
 
+fn kind(ty: &TensorType) -> Kind {
+    rk_torch::kind(ty.dtype).expect("tch has a name for it")
+}
+
 /// A tensor of this type, the same for the same seed.
 fn random(ty: &TensorType, seed: u64) -> Tensor {
     let elements = (ty.storage_bytes / ty.dtype.bytes()) as i64;
     Device::Cpu.manual_seed(seed).unwrap();
     let flat = Tensor::randn([elements], (Kind::Float, rk_torch::tch::Device::Cpu));
-    let flat = if ty.dtype.kind() == Kind::Bool { flat.gt(0.0) } else { flat.to_kind(ty.dtype.kind()) };
+    let flat = if kind(ty) == Kind::Bool { flat.gt(0.0) } else { flat.to_kind(kind(ty)) };
     flat.as_strided(&ty.sizes, &ty.strides, 0)
 }
 

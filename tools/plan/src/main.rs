@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Parser;
 use rk_cache::Cache;
 use rk_plan::arena::ALIGNMENT;
@@ -28,6 +28,7 @@ use rk_solve::{
     Addresses, MilpSolver, Outcome, Request, Solver, Spare, Status, packing_time, packs_easily,
     with_addresses,
 };
+use rk_vocabulary::{parse_span, write_whole};
 
 use crate::report::Report;
 
@@ -58,7 +59,7 @@ struct Arguments {
     #[arg(long, default_value = "auto")]
     solver: Solver,
     /// Wall clock time for the search: 10s, 500ms, 2m
-    #[arg(long, default_value = "10s", value_parser = duration)]
+    #[arg(long, default_value = "10s", value_parser = parse_span)]
     time_limit: Duration,
     /// The same seed gives the same plan
     #[arg(long, default_value_t = 0)]
@@ -145,7 +146,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
         match report.schedule() {
-            Some(ids) => write_atomically(file, &format!("{{\"schedule\": {ids:?}}}\n"))?,
+            Some(ids) => write_whole(file, format!("{{\"schedule\": {ids:?}}}\n").as_bytes())
+                .with_context(|| format!("cannot write {}", file.display()))?,
             // The answer says why.
             None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),
         }
@@ -258,30 +260,4 @@ fn load(path: &Path) -> Result<Graph> {
     };
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     rk_plan::json::read(&text).with_context(|| path.display().to_string())
-}
-
-fn write_atomically(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || -> std::io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// "10s", "500ms", "2m", "1h", or plain seconds.
-fn duration(text: &str) -> Result<Duration> {
-    let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let scale = match text[end..].trim() {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        unit => bail!("unknown unit {unit:?}; use ms, s, m or h"),
-    };
-    let number: f64 =
-        text[..end].trim().parse().with_context(|| format!("{:?} is not a number", &text[..end]))?;
-    Duration::try_from_secs_f64(number * scale).with_context(|| format!("{text:?} is not a time span"))
 }

@@ -1,15 +1,11 @@
 //! `rk-run` as users meet it: what it prints, its exit codes, one clear line for everything that can be wrong.
 
-#[path = "../../../codegen/runtime/tests/steps/mod.rs"]
-#[allow(dead_code)]
-mod steps;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rk_sample_steps::{Fool, network, two_masks};
 use rk_step::file::seal;
 use rk_step::{Instr, Run, Source, Step};
-use steps::{Fool, network, two_masks};
 
 struct Folder(tempfile::TempDir);
 
@@ -241,7 +237,7 @@ fn no_gpu() {
 
 #[test]
 fn emulated_streams() {
-    let lowered = steps::layout::on_streams(&Fool::schedule(&network(), 3), 1 << 16, 2);
+    let lowered = rk_sample_steps::layout::on_streams(&Fool::schedule(&network(), 3), 1 << 16, 2);
     let folder = Folder::new().with("low.rkx", &lowered).with("net.rkx", &network());
     for order in ["program", "first", "last", "7"] {
         let arguments =

@@ -1,17 +1,13 @@
 //! Steps whose kernels are near ATen and not equal to it: `--check` compares bits with the same kernels in the original order (S8), and
 //! reports how far both are from ATen.
 
-#[path = "../../../codegen/runtime/tests/steps/mod.rs"]
-#[allow(dead_code)]
-mod steps;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
+use rk_sample_steps::{Builder, call, f, spec, v};
 use rk_step::kernel::{Buffer, Kernel, Launch, Library};
-use rk_step::{DType, Instr, Nearness, OutputRole, Role, Run, Slot, Step};
+use rk_step::{ElementType, Instr, Nearness, OutputRole, Role, Run, Slot, Step};
 use serde_json::Value;
-use steps::{Builder, call, f, spec, v};
 
 const N: u64 = 64;
 
@@ -50,7 +46,7 @@ fn library(folder: &Path, off: u32) -> Library {
 /// `z = 0.5 y` follows.
 fn step(folder: &Path, off: u32) -> Step {
     let mut b = Builder::new("near");
-    let x = b.arg("x", Role::Input, DType::F32, &[N as i64]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[N as i64]);
     let draw = call("bernoulli.p", vec![v(0), f(0.5)], &[1]);
     let mask = b.node("mask", &[x], vec![draw], &[(1, 4 * N)])[0];
     b.last().random = true;
@@ -60,8 +56,8 @@ fn step(folder: &Path, off: u32) -> Step {
     b.last().kernel = Some(Kernel {
         aside: launch("aside", vec![Buffer::Input(0), Buffer::Output(0)]),
         in_place: Some(launch("in_place", vec![Buffer::Output(0)])),
-        inputs: vec![spec(DType::F32, &[N as i64])],
-        outputs: vec![spec(DType::F32, &[N as i64])],
+        inputs: vec![spec(ElementType::F32, &[N as i64])],
+        outputs: vec![spec(ElementType::F32, &[N as i64])],
         rows: N,
         row_elements: 1,
         nearness: Some(Nearness { ulps: 1, terms: 0 }),

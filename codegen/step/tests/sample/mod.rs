@@ -2,12 +2,12 @@
 //! Kept whole it peaks at 16 KiB; with a budget of 12 KiB `norm` is dropped early and run again.
 
 use rk_step::{
-    Arg, ArgValue, Call, DType, Instr, Launch, Layout, Local, Node, NodeId, NodeOutput, Output, OutputRole,
-    Place, Plan, Program, Role, Run, Slot, Space, Step, TensorSpec,
+    Arg, ArgValue, Call, ElementType, Instr, Launch, Layout, Local, Node, NodeId, NodeOutput, Output,
+    OutputRole, Place, Plan, Program, Role, Run, Slot, Space, Step, TensorSpec,
 };
 
 pub fn spec(shape: &[i64]) -> TensorSpec {
-    TensorSpec { dtype: DType::F32, shape: shape.to_vec(), strides: None, storage_bytes: None }
+    TensorSpec { dtype: ElementType::F32, shape: shape.to_vec(), strides: None, storage_bytes: None }
 }
 
 /// A node with one call, whose inputs are the call's first arguments.

@@ -14,9 +14,6 @@ use rk_dialect::{At, Attr, Op, Tensor, Type, Value};
 
 use crate::dataflow::map_values;
 
-/// Element types that results are converted to, as ATen numbers them.
-const TORCH_CODES: [(&str, i64); 3] = [("f16", 5), ("f32", 6), ("bf16", 15)];
-
 /// What the symbols of the new nodes end in.
 pub(super) const PARTS: [&str; 3] = ["input", "weight", "bias"];
 
@@ -130,7 +127,7 @@ fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>) -> Option<()> {
             ..tensor
         }
         .ty()?;
-        let code = TORCH_CODES.iter().find(|(name, _)| element.to_string() == *name)?.1;
+        let code = element.element_type()?.torch_code();
         made(one("aten._to_copy.default", vec![Arg::Value(value), Arg::Int(code)], vec![ty]), into)
     };
     let element = |value: Value<'c>| Tensor::of(value.ty()).map(|tensor| tensor.element);

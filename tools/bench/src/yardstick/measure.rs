@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use rk_plan::json;
+use rk_vocabulary::write_whole;
 use serde_json::Value;
 
 use super::Measure;
@@ -44,7 +45,9 @@ pub fn run(options: &Measure) -> Result<()> {
                 let row = planned(&path, key)?;
                 eprintln!("{done} of {cells}: {} {budget}% {limit}s {}", row.key.graph, row.status);
                 known.rows.push(row);
-                write(&options.rows, &known.text())?;
+                // An interrupted run leaves whole rows.
+                write_whole(&options.rows, known.text().as_bytes())
+                    .with_context(|| format!("cannot write {}", options.rows.display()))?;
             }
         }
     }
@@ -79,14 +82,6 @@ fn planned(graph: &Path, key: Key) -> Result<Row> {
         arena,
         seconds: needed("solve_seconds")?,
     })
-}
-
-/// Replaces the file at once, so that an interrupted run leaves whole rows.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let beside = path.with_extension("csv.new");
-    fs::write(&beside, text)
-        .and_then(|()| fs::rename(&beside, path))
-        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The commit, and whether files differ from it.

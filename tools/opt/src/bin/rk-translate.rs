@@ -4,7 +4,6 @@
 //! translated (wrong stage, no step), 6 the output cannot be written. A file is written whole or not at all.
 
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -13,6 +12,7 @@ use rk_dialect::Context;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::StepOp;
 use rk_rewrite::planning::Problem;
+use rk_vocabulary::write_whole;
 
 /// Translates a step out of MLIR.
 #[derive(Parser)]
@@ -114,12 +114,6 @@ fn write(path: Option<&Path>, text: &str) -> Result<(), Refusal> {
             _ => Ok(()),
         };
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // As a plain open would make it: the umask takes away what it must.
-    let mode = std::fs::Permissions::from_mode(0o666);
-    let whole = tempfile::Builder::new().permissions(mode).tempfile_in(folder).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.persist(path).map_err(|error| error.error)
-    });
-    whole.map(|_| ()).map_err(|error| Refusal(6, format!("error: {}: cannot write: {error}", path.display())))
+    write_whole(path, text.as_bytes())
+        .map_err(|error| Refusal(6, format!("error: {}: cannot write: {error}", path.display())))
 }

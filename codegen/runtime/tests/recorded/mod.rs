@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use rk_step::{
-    Arg, ArgValue, Call, Constant, DType, Data, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole,
-    Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
+    Arg, ArgValue, Call, Constant, Data, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole, Plan,
+    Program, Role, Run, Slot, Source, Step, TensorSpec,
 };
 use rk_torch::{
     Archive, Argument, ArgumentRole, Device, EagerStep, LossSpec, Recording, ResultRole, TensorType, Timing,
@@ -13,8 +13,7 @@ use rk_torch::{
 };
 
 fn spec(t: &TensorType) -> TensorSpec {
-    let dtype: DType = serde_json::from_value(t.dtype.to_string().into()).unwrap();
-    let plain = TensorSpec { dtype, shape: t.sizes.clone(), strides: None, storage_bytes: None };
+    let plain = TensorSpec { dtype: t.dtype, shape: t.sizes.clone(), strides: None, storage_bytes: None };
     let strides = (plain.full_strides() != t.strides).then(|| t.strides.clone());
     let with_strides = TensorSpec { strides, ..plain };
     let storage_bytes = (with_strides.bytes() != t.storage_bytes).then_some(t.storage_bytes);

@@ -1,14 +1,14 @@
 //! Steps written by hand: a small network with everything that is hard (dropout, batch norm with effects, a counter,
 //! an in-place node, a constant, an output that is a view), and a scheduler that makes foolish but legal schedules.
 
-#[allow(dead_code)]
+pub mod interrupted;
 pub mod layout;
 
 use std::collections::BTreeMap;
 
 use rk_step::{
-    Arg, ArgValue, Call, Constant, DType, Data, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole,
-    Plan, Program, Role, Run, Slot, Step, TensorSpec, original,
+    Arg, ArgValue, Call, Constant, Data, ElementType, Instr, Local, Node, NodeId, NodeOutput, Output,
+    OutputRole, Plan, Program, Role, Run, Slot, Step, TensorSpec, original,
 };
 
 /// Shorthand for arguments of calls: `v(0)` is a local.
@@ -28,7 +28,7 @@ pub fn call(op: &str, args: Vec<ArgValue>, results: &[i64]) -> Call {
     Call { op: format!("aten.{op}"), args, results, effects: vec![] }
 }
 
-pub fn spec(dtype: DType, shape: &[i64]) -> TensorSpec {
+pub fn spec(dtype: ElementType, shape: &[i64]) -> TensorSpec {
     TensorSpec { dtype, shape: shape.to_vec(), strides: None, storage_bytes: None }
 }
 
@@ -58,13 +58,13 @@ impl Builder {
         Self { step }
     }
 
-    pub fn arg(&mut self, name: &str, role: Role, dtype: DType, shape: &[i64]) -> u32 {
+    pub fn arg(&mut self, name: &str, role: Role, dtype: ElementType, shape: &[i64]) -> u32 {
         let spec = spec(dtype, shape);
         self.step.args.push(Arg { name: name.into(), aliases: vec![], role, spec });
         self.slot()
     }
 
-    pub fn constant(&mut self, dtype: DType, shape: &[i64], data: Data) -> u32 {
+    pub fn constant(&mut self, dtype: ElementType, shape: &[i64], data: Data) -> u32 {
         self.step.constants.push(Constant { name: String::new(), spec: spec(dtype, shape), data });
         self.slot()
     }
@@ -125,16 +125,16 @@ pub fn network() -> Step {
     let mut b = Builder::new("network");
     let (n, d, h) = (16i64, 32i64, 64i64);
     let bytes = |k: i64| (k * 4) as u64;
-    let x = b.arg("x", Role::Input, DType::F32, &[n, d]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[n, d]);
     let trainable = Role::Parameter { trainable: true };
-    let w1 = b.arg("fc1.weight", trainable, DType::F32, &[h, d]);
-    let g = b.arg("bn.weight", trainable, DType::F32, &[h]);
-    let beta = b.arg("bn.bias", trainable, DType::F32, &[h]);
-    let w2 = b.arg("fc2.weight", trainable, DType::F32, &[d, h]);
-    let mean = b.arg("bn.running_mean", Role::Buffer, DType::F32, &[h]);
-    let var = b.arg("bn.running_var", Role::Buffer, DType::F32, &[h]);
-    let count = b.arg("bn.num_batches_tracked", Role::Buffer, DType::I64, &[]);
-    let scale = b.constant(DType::F32, &[n, d], Data::Splat("0000003f".into()));
+    let w1 = b.arg("fc1.weight", trainable, ElementType::F32, &[h, d]);
+    let g = b.arg("bn.weight", trainable, ElementType::F32, &[h]);
+    let beta = b.arg("bn.bias", trainable, ElementType::F32, &[h]);
+    let w2 = b.arg("fc2.weight", trainable, ElementType::F32, &[d, h]);
+    let mean = b.arg("bn.running_mean", Role::Buffer, ElementType::F32, &[h]);
+    let var = b.arg("bn.running_var", Role::Buffer, ElementType::F32, &[h]);
+    let count = b.arg("bn.num_batches_tracked", Role::Buffer, ElementType::I64, &[]);
+    let scale = b.constant(ElementType::F32, &[n, d], Data::Splat("0000003f".into()));
 
     let linear = |t: u32, y: u32| {
         vec![call("t.default", vec![v(1)], &[t as i64]), call("mm.default", vec![v(0), v(t)], &[y as i64])]
@@ -231,7 +231,7 @@ pub fn network() -> Step {
 /// `dropout(x) - dropout(x)`: two masks, which must stay different, and are read again in backward.
 pub fn two_masks() -> Step {
     let mut b = Builder::new("two_masks");
-    let x = b.arg("x", Role::Parameter { trainable: true }, DType::F32, &[64]);
+    let x = b.arg("x", Role::Parameter { trainable: true }, ElementType::F32, &[64]);
     let mut masks = vec![];
     let mut halves = vec![];
     for name in ["a", "b"] {

@@ -1,10 +1,10 @@
 //! Steps that their caller interrupts, with what they are called with.
 
-use rk_step::{ArgValue, Call, DType, Instr, OutputRole, Role, Slot, Step};
+use rk_step::{ArgValue, Call, ElementType, Instr, OutputRole, Role, Slot, Step};
 use tch::{Device, Kind, Tensor};
 
-use crate::steps::layout::lowered;
-use crate::steps::{Builder, NONE, call, f, i, spec, v};
+use crate::layout::lowered;
+use crate::{Builder, NONE, call, f, i, spec, v};
 
 /// Elements of every tensor.
 pub const N: i64 = 64;
@@ -25,7 +25,7 @@ fn tangent(b: &mut Builder, outside: u32, y: u32) -> u32 {
 /// Tangents are checked against the types of their places.
 pub fn with_specs(mut step: Step) -> Step {
     for place in &mut step.layout.as_mut().unwrap().places {
-        place.spec = (place.bytes == 256).then(|| spec(DType::F32, &[N]));
+        place.spec = (place.bytes == 256).then(|| spec(ElementType::F32, &[N]));
     }
     step
 }
@@ -33,10 +33,10 @@ pub fn with_specs(mut step: Step) -> Step {
 /// `y = exp(x) * w` with a counter, a view among the outputs, and the gradient of `w` from the caller's gradient of `y`.
 pub fn scaled(room: u64) -> Step {
     let mut b = Builder::new("scaled");
-    let x = b.arg("x", Role::Input, DType::F32, &[N]);
-    let w = b.arg("w", Role::Parameter { trainable: true }, DType::F32, &[N]);
-    let count = b.arg("count", Role::Buffer, DType::I64, &[]);
-    let outside = b.arg("outside", Role::Buffer, DType::I8, &[0]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[N]);
+    let w = b.arg("w", Role::Parameter { trainable: true }, ElementType::F32, &[N]);
+    let count = b.arg("count", Role::Buffer, ElementType::I64, &[]);
+    let outside = b.arg("outside", Role::Buffer, ElementType::I8, &[0]);
     // An operator that runs once is ordered by the world outside, which it does not take.
     let add = vec![call("add_.Tensor", vec![v(0), i(1), i(1), v(1)], &[-1])];
     b.node("count", &[count, outside], add, &[]);
@@ -59,9 +59,9 @@ pub fn scaled(room: u64) -> Step {
 /// `y = dropout(exp(x)) * w`, whose mask is drawn again for the gradient of `w`. It has no addresses yet.
 pub fn dropped() -> Step {
     let mut b = Builder::new("dropped");
-    let x = b.arg("x", Role::Input, DType::F32, &[N]);
-    let w = b.arg("w", Role::Parameter { trainable: true }, DType::F32, &[N]);
-    let outside = b.arg("outside", Role::Buffer, DType::I8, &[0]);
+    let x = b.arg("x", Role::Input, ElementType::F32, &[N]);
+    let w = b.arg("w", Role::Parameter { trainable: true }, ElementType::F32, &[N]);
+    let outside = b.arg("outside", Role::Buffer, ElementType::I8, &[0]);
     let mul = || vec![call("mul.Tensor", vec![v(0), v(1)], &[2])];
     let e = b.node("exp", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 256)])[0];
     let empty = call("empty_like.default", vec![v(0)], &[1]);

@@ -1,0 +1,17 @@
+//! What every part of rk spells in the same way: element types, spans of time, and files that appear whole.
+//!
+//! A word is here when crates of more than one world use it. Bytes, times and budgets of plans are in `rk_plan::units`; what MLIR or torch make of an
+//! element type is said where they are linked.
+//!
+//! **Invariant:** none of our crates below it, no MLIR, no torch.
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod element;
+mod file;
+mod span;
+
+pub use element::ElementType;
+pub use file::write_whole;
+pub use span::{SpanError, parse_span};
