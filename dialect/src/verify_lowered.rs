@@ -14,7 +14,7 @@
 //!
 //! Not here: whether the arena is within the budget (`--rk-verify-schedule`), what kernels really take (`rk-run`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::diagnostic::Diagnostic;
 use crate::names;
@@ -330,33 +330,22 @@ fn occupants<'c>(schedule: &Schedule<'c>, lives: &Lives<'c>) -> Vec<Occupant<'c>
     occupants
 }
 
-/// S7, the heart: a sweep over the ops with what is occupied, by address.
+/// S7, the heart: of two occupants that share a byte, one is done before the other comes.
+///
+/// In the order of addresses, whatever shares a byte with an occupant comes before the first that lies above it.
 fn s7_no_overlap<'c>(occupants: &[Occupant<'c>]) -> Verdict<'c> {
-    let enters = occupants.iter().enumerate().map(|(index, occupant)| (occupant.from, true, index));
-    let leaves = occupants.iter().enumerate().map(|(index, occupant)| (occupant.to + 1, false, index));
-    let mut events: Vec<(usize, bool, usize)> = enters.chain(leaves).collect();
-    events.sort_unstable();
-    let mut there: BTreeMap<(Space, u64), usize> = BTreeMap::new();
-    for (_, enters, index) in events {
-        let new = &occupants[index];
-        if !enters {
-            there.remove(&(new.space, new.offset));
-            continue;
+    let mut upwards: Vec<&Occupant<'c>> = occupants.iter().collect();
+    upwards.sort_by_key(|occupant| (occupant.space, occupant.offset, occupant.from));
+    for (index, low) in upwards.iter().enumerate() {
+        let top = low.offset + low.bytes;
+        let mut sharing =
+            upwards[index + 1..].iter().take_while(|high| high.space == low.space && high.offset < top);
+        if let Some(high) = sharing.find(|high| low.from <= high.to && high.from <= low.to) {
+            let (old, new) = if low.from <= high.from { (*low, *high) } else { (*high, *low) };
+            let message = format!("S7: {} and {} share bytes while both are needed", old.name, new.name);
+            let note = format!("{} lies at {} and takes {} bytes", old.name, old.offset, old.bytes);
+            return Err(Diagnostic::error(new.op.location(), message).note(old.op.location(), note));
         }
-        let below = there.range(..=(new.space, new.offset)).next_back();
-        let above = there.range((new.space, new.offset)..).next();
-        for &other in below.into_iter().chain(above).map(|(_, other)| other) {
-            let old = &occupants[other];
-            if old.space == new.space
-                && old.offset < new.offset + new.bytes
-                && new.offset < old.offset + old.bytes
-            {
-                let message = format!("S7: {} and {} share bytes while both are needed", old.name, new.name);
-                let note = format!("{} lies at {} and takes {} bytes", old.name, old.offset, old.bytes);
-                return Err(Diagnostic::error(new.op.location(), message).note(old.op.location(), note));
-            }
-        }
-        there.insert((new.space, new.offset), index);
     }
     Ok(())
 }
