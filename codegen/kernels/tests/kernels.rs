@@ -196,6 +196,7 @@ fn exponentials_that_are_zero_are_not_computed_by_underflow() {
         // SAFETY: both change and read a register of flags.
         unsafe { feclearexcept(UNDERFLOW) };
         run(&library, "k0", &signature, &[x.as_mut_ptr().cast(), y.as_mut_ptr().cast()]);
+        // SAFETY: as above.
         (unsafe { fetestexcept(UNDERFLOW) } != 0, y[3])
     };
     assert_eq!(underflows([0.0, -1.0, -80.0, f32::MIN]), (false, 0.0));

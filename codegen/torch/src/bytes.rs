@@ -81,6 +81,7 @@ pub(crate) unsafe fn take_bytes(
     fill: impl FnOnce(*mut *mut u8, *mut usize) -> *const std::ffi::c_char,
 ) -> Result<Vec<u8>> {
     let (mut out, mut n) = (std::ptr::null_mut(), 0);
+    // SAFETY: where `fill` did not fail, the buffer is the shim's, of that length, and is freed after the copy.
     unsafe {
         check(fill(&mut out, &mut n))?;
         let copy = std::slice::from_raw_parts(out, n).to_vec();

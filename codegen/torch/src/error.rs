@@ -65,6 +65,7 @@ pub(crate) unsafe fn check(status: *const c_char) -> Result<()> {
     if status.is_null() {
         return Ok(());
     }
+    // SAFETY: it is not NULL, so the caller's promise is that of `take_string`.
     let text = unsafe { take_string(status) };
     // The shim puts the kind in front (`RkKind`).
     let kind = match text.as_bytes().first() {
@@ -82,7 +83,9 @@ pub(crate) unsafe fn check(status: *const c_char) -> Result<()> {
 /// # Safety
 /// As for [`check`]; `text` is not NULL.
 pub(crate) unsafe fn take_string(text: *const c_char) -> String {
+    // SAFETY: a string of the shim ends in a NUL.
     let copy = unsafe { CStr::from_ptr(text) }.to_string_lossy().trim_end().to_owned();
+    // SAFETY: the shim made it, and nothing uses it any more.
     unsafe { ffi::rk_string_free(text) };
     copy
 }

@@ -14,6 +14,7 @@ pub struct Operator {
 
 // SAFETY: an operator handle is immutable after registration and the dispatcher is thread-safe.
 unsafe impl Send for Operator {}
+// SAFETY: likewise.
 unsafe impl Sync for Operator {}
 
 static FOUND: Mutex<Option<HashMap<String, Operator>>> = Mutex::new(None);

@@ -107,6 +107,7 @@ pub struct Prepared {
 
 // SAFETY: immutable after construction.
 unsafe impl Send for Prepared {}
+// SAFETY: likewise.
 unsafe impl Sync for Prepared {}
 
 impl Prepared {

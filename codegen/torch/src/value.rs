@@ -75,11 +75,13 @@ pub(crate) unsafe fn decode(cells: &mut std::slice::Iter<'_, Cell>) -> Result<Va
         return Err(Error::new("a result is cut short"));
     };
     Ok(match cell.tag {
+        // SAFETY: the payload is a tensor that the shim gives away, and this cell is read once.
         ffi::TENSOR => Value::Tensor(unsafe { Tensor::from_ptr(cell.payload as *mut _) }),
         ffi::INT => Value::Int(cell.payload as i64),
         ffi::FLOAT => Value::Float(f64::from_bits(cell.payload)),
         ffi::BOOL => Value::Bool(cell.payload != 0),
         ffi::LIST => {
+            // SAFETY: the cells of the items follow.
             let items: Result<Vec<Value>> = (0..cell.len).map(|_| unsafe { decode(cells) }).collect();
             Value::List(items?)
         }

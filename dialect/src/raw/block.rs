@@ -34,6 +34,7 @@ impl<'c> Region<'c> {
         let mut next = Block::from_nullable(unsafe { mlirRegionGetFirstBlock(self.raw) });
         while let Some(block) = next {
             blocks.push(block);
+            // SAFETY: the block is alive.
             next = Block::from_nullable(unsafe { mlirBlockGetNextInRegion(block.raw) });
         }
         blocks
@@ -63,11 +64,13 @@ impl<'c> Block<'c> {
 
     /// Its last op, if that is a terminator.
     pub fn terminator(self) -> Option<Op<'c>> {
+        // SAFETY: the block is alive.
         Op::from_nullable(unsafe { mlirBlockGetTerminator(self.raw) })
     }
 
     /// Its arguments.
     pub fn arguments(self) -> Vec<Value<'c>> {
+        // SAFETY: the block is alive, and each index is below its number of arguments.
         unsafe {
             let count = mlirBlockGetNumArguments(self.raw);
             (0..count).map(|index| Value::from_raw(mlirBlockGetArgument(self.raw, index))).collect()
@@ -76,16 +79,19 @@ impl<'c> Block<'c> {
 
     /// Adds an argument behind the others.
     pub fn add_argument(self, ty: Type<'c>, location: Location<'c>) -> Value<'c> {
+        // SAFETY: block, type and location are alive.
         Value::from_raw(unsafe { mlirBlockAddArgument(self.raw, ty.raw, location.raw) })
     }
 
     /// Removes an argument that nothing uses.
     pub fn erase_argument(self, index: usize) {
+        // SAFETY: the block is alive.
         unsafe { mlirBlockEraseArgument(self.raw, u32::try_from(index).unwrap_or(u32::MAX)) }
     }
 
     /// The op that holds it.
     pub fn parent(self) -> Option<Op<'c>> {
+        // SAFETY: the block is alive.
         Op::from_nullable(unsafe { mlirBlockGetParentOperation(self.raw) })
     }
 }

@@ -53,6 +53,7 @@ unsafe fn text<'c>(raw: mlir_sys::MlirStringRef) -> &'c str {
     if raw.data.is_null() {
         return "";
     }
+    // SAFETY: by the contract of this function, MLIR's bytes are there for as long as their context.
     let bytes = unsafe { std::slice::from_raw_parts(raw.data.cast::<u8>(), raw.length) };
     std::str::from_utf8(bytes).unwrap_or("\u{fffd}")
 }

@@ -92,26 +92,31 @@ impl<'c> Op<'c> {
 
     /// The context.
     pub fn context(self) -> Ctx<'c> {
+        // SAFETY: the op is alive.
         Ctx::from_raw(unsafe { mlirOperationGetContext(self.raw) })
     }
 
     /// Full name, such as `rk.run`.
     pub fn name(self) -> &'c str {
+        // SAFETY: the op is alive.
         unsafe { text(mlirIdentifierStr(mlirOperationGetName(self.raw))) }
     }
 
     /// Where it comes from.
     pub fn location(self) -> Location<'c> {
+        // SAFETY: the op is alive.
         Location::from_raw(unsafe { mlirOperationGetLocation(self.raw) })
     }
 
     /// Changes where it comes from.
     pub fn set_location(self, location: Location<'c>) {
+        // SAFETY: op and location are alive.
         unsafe { mlirOperationSetLocation(self.raw, location.raw) }
     }
 
     /// Number of operands.
     pub fn operand_count(self) -> usize {
+        // SAFETY: the op is alive.
         usize::try_from(unsafe { mlirOperationGetNumOperands(self.raw) }).unwrap_or(0)
     }
 
@@ -120,6 +125,7 @@ impl<'c> Op<'c> {
         if index >= self.operand_count() {
             return None;
         }
+        // SAFETY: the op is alive, and the index is below its number of operands.
         let raw = unsafe { mlirOperationGetOperand(self.raw, index as isize) };
         (!raw.ptr.is_null()).then_some(Value::from_raw(raw))
     }
@@ -132,6 +138,7 @@ impl<'c> Op<'c> {
     /// Replaces one operand; does nothing when there is none of this number.
     pub fn set_operand(self, index: usize, value: Value<'c>) {
         if index < self.operand_count() {
+            // SAFETY: op and value are alive, and the index is below the number of operands.
             unsafe { mlirOperationSetOperand(self.raw, index as isize, value.raw) }
         }
     }
@@ -139,16 +146,19 @@ impl<'c> Op<'c> {
     /// Replaces all operands.
     pub fn set_operands(self, values: &[Value<'c>]) {
         let raw: Vec<_> = values.iter().map(|value| value.raw).collect();
+        // SAFETY: the op is alive, and MLIR copies the list.
         unsafe { mlirOperationSetOperands(self.raw, raw.len() as isize, raw.as_ptr()) }
     }
 
     /// Number of results.
     pub fn result_count(self) -> usize {
+        // SAFETY: the op is alive.
         usize::try_from(unsafe { mlirOperationGetNumResults(self.raw) }).unwrap_or(0)
     }
 
     /// One result.
     pub fn result(self, index: usize) -> Option<Value<'c>> {
+        // SAFETY: the op is alive, and the index is below its number of results.
         (index < self.result_count())
             .then(|| Value::from_raw(unsafe { mlirOperationGetResult(self.raw, index as isize) }))
     }
@@ -160,16 +170,19 @@ impl<'c> Op<'c> {
 
     /// An attribute by name, inherent or discardable.
     pub fn get(self, name: &str) -> Option<Attr<'c>> {
+        // SAFETY: the op is alive, and MLIR copies the text.
         Attr::from_nullable(unsafe { mlirOperationGetAttributeByName(self.raw, view(name)) })
     }
 
     /// Sets an attribute, inherent or discardable.
     pub fn set(self, name: &str, value: Attr<'c>) {
+        // SAFETY: the op is alive, and MLIR copies the text.
         unsafe { mlirOperationSetAttributeByName(self.raw, view(name), value.raw) }
     }
 
     /// Removes an attribute; false when there was none.
     pub fn unset(self, name: &str) -> bool {
+        // SAFETY: the op is alive, and MLIR copies the text.
         unsafe { mlirOperationRemoveAttributeByName(self.raw, view(name)) }
     }
 
@@ -184,6 +197,7 @@ impl<'c> Op<'c> {
 
     /// All attributes, sorted by name.
     pub fn attributes(self) -> Vec<(&'c str, Attr<'c>)> {
+        // SAFETY: the op is alive, and each index is below its number of attributes.
         unsafe {
             let count = mlirOperationGetNumAttributes(self.raw);
             (0..count).map(|index| unnamed(mlirOperationGetAttribute(self.raw, index))).collect()
@@ -192,6 +206,7 @@ impl<'c> Op<'c> {
 
     /// Its regions.
     pub fn regions(self) -> Vec<Region<'c>> {
+        // SAFETY: the op is alive, and each index is below its number of regions.
         unsafe {
             let count = mlirOperationGetNumRegions(self.raw);
             (0..count).map(|index| Region::from_raw(mlirOperationGetRegion(self.raw, index))).collect()
@@ -205,21 +220,25 @@ impl<'c> Op<'c> {
 
     /// The block that holds it.
     pub fn block(self) -> Option<Block<'c>> {
+        // SAFETY: the op is alive.
         Block::from_nullable(unsafe { mlirOperationGetBlock(self.raw) })
     }
 
     /// The op that holds it.
     pub fn parent(self) -> Option<Op<'c>> {
+        // SAFETY: the op is alive.
         Self::from_nullable(unsafe { mlirOperationGetParentOperation(self.raw) })
     }
 
     /// The next op of its block.
     pub fn next(self) -> Option<Op<'c>> {
+        // SAFETY: the op is alive.
         Self::from_nullable(unsafe { mlirOperationGetNextInBlock(self.raw) })
     }
 
     /// Whether it stands before `other` in the same block.
     pub fn is_before(self, other: Op<'c>) -> bool {
+        // SAFETY: both ops are alive, and in one block.
         self.block() == other.block() && unsafe { mlirOperationIsBeforeInBlock(self.raw, other.raw) }
     }
 
@@ -237,6 +256,7 @@ impl<'c> Op<'c> {
 
     /// Moves it there.
     pub fn move_to(self, at: At<'c>) {
+        // SAFETY: the op is alive.
         unsafe { mlirOperationRemoveFromParent(self.raw) };
         self.place(at);
     }
@@ -260,6 +280,7 @@ impl<'c> Op<'c> {
 
     /// A copy with the same operands, put there.
     pub fn clone_to(self, at: At<'c>) -> Op<'c> {
+        // SAFETY: the op is alive.
         let copy = Self::from_raw(unsafe { mlirOperationClone(self.raw) });
         copy.place(at);
         copy
@@ -267,26 +288,31 @@ impl<'c> Op<'c> {
 
     /// Erases the op. Its results must be unused, and no handle to it or to anything below it may be used again.
     pub fn erase(self) {
+        // SAFETY: the op is alive; the caller gives up all handles to it and to what is below it, see the head of `raw`.
         unsafe { mlirOperationDestroy(self.raw) }
     }
 
     /// The op with this symbol name, in the nearest symbol table around this op (or in the op itself, if it is one).
     pub fn lookup(self, symbol: &str) -> Option<Op<'c>> {
+        // SAFETY: the op is alive, and MLIR copies the text.
         Self::from_nullable(unsafe { shim::rkLookupSymbol(self.raw, view(symbol)) })
     }
 
     /// Whether canonicalization would erase it: nothing uses it, and it does nothing that matters.
     pub fn is_trivially_dead(self) -> bool {
+        // SAFETY: the op is alive.
         unsafe { shim::rkIsTriviallyDead(self.raw) }
     }
 
     /// Runs MLIR's verifier on it and all below; problems are reported as diagnostics.
     pub fn verify(self) -> bool {
+        // SAFETY: the op is alive.
         unsafe { mlirOperationVerify(self.raw) }
     }
 
     /// The text, with locations (`loc(...)`) when asked: what a file needs to keep module paths.
     pub fn print(self, locations: bool) -> String {
+        // SAFETY: the op is alive, and `printed` gives the callback the data that it expects.
         printed(|callback, data| unsafe {
             let flags = mlirOpPrintingFlagsCreate();
             if locations {
