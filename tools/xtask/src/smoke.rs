@@ -37,7 +37,7 @@ pub enum Torch {
 }
 
 /// What was seen in an environment.
-struct Seen {
+pub struct Seen {
     torch: String,
     python: String,
     /// `import rk` once torch is imported: the fastest of five processes.
