@@ -70,6 +70,10 @@ PARTS = {
         "torch.utils._pytree.tree_structure",
         "torch.utils._pytree.tree_unflatten",
     ),
+    "a distributed run": (
+        "torch.distributed.fsdp._fully_shard._fsdp_collectives.AllGatherResult.all_gather_output",
+        "torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam",
+    ),
     "torch.compile": (
         "torch.Tensor._has_symbolic_sizes_strides",
         "torch._C._autograd._get_current_graph_task_keep_graph",
@@ -182,6 +186,9 @@ PARTS = {
 """Parts by what needs them; each a path from ``torch`` on."""
 
 ON_OBJECTS = {
+    "_has_rebuilt_buckets": "whether a DistributedDataParallel has had its first step",
+    "_local_tensor": "this process's part of a torch.distributed.tensor.DTensor",
+    "_unsharded_param": "what FSDP2 has gathered of a parameter, on its torch.distributed.fsdp FSDPParam",
     "_boxed_call": "a function that takes its arguments in a list that it may empty, to AOTAutograd",
     "_opoverload": "the operator of a torch._library.custom_ops.CustomOpDef",
     "_raw_saved_tensors": "what a function in C++ has saved; one in Python has none, which is asked",

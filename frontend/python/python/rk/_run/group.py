@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from rk._plan.options import Options
-from rk._run import fixed, sequence
+from rk._run import fixed, observe, sequence
 from rk._run.observe import Meter
+from rk._run.parameters import may_be_gathered
 from rk._run.steps import Event, Known, Step
 from rk._run.variants import Instance, Variant
 from rk.errors import BudgetError
@@ -36,6 +37,9 @@ MOST_KNOWN = 16
 def waits(function: Any, options: Options) -> None:
     """A function has been compiled; it will run some time."""
     _WAITING[function] = _key(options)
+    if may_be_gathered():
+        # When the first graph is compiled, its parameters have been gathered already.
+        observe.count()
 
 
 def runs(function: Any) -> None:
@@ -136,6 +140,8 @@ class Group:
             self._meet(owner, args)
             if self.step is not None and len(self.step.trail) >= MOST_EVENTS:
                 self._set_aside()
+            if not self.shared and owner.calls == 0 and may_be_gathered():
+                self.shared = self._are_gathered(owner, args)
             if not self.open:
                 self._new_step(owner, args)
             elif not self.shared:
@@ -158,6 +164,12 @@ class Group:
             owner.calls += 1
             self.open[instance.number] = instance
             return instance
+
+    def _are_gathered(self, owner: Any, args: Sequence[Any]) -> bool:
+        """Whether the parameters of a call are: then what is gathered is beside it, even if it is alone."""
+        self.meter.parameters.find()
+        is_gathered = self.meter.parameters.is_gathered
+        return owner.options.codegen == "fx" and any(is_gathered(args[place]) for place in owner.trained)
 
     def _meet(self, owner: Any, args: Sequence[Any]) -> None:
         """Equal layers are one class, and each call has parameters of its own."""
@@ -213,7 +225,8 @@ class Group:
         else:
             event.level = event.before = sum(one.bytes for one in self.open.values())
         if not forward:
-            event.accumulates = any(leaf.grad is not None for leaf in instance.leaves)
+            gathered = self.meter.parameters.is_gathered
+            event.accumulates = any(leaf.grad is not None or gathered(leaf) for leaf in instance.leaves)
         step.events.append(event)
         step.floor = min(step.floor, event.level)
         return event.level - step.floor
@@ -321,11 +334,12 @@ class Group:
         self.step.floor = self.floor
         if metered and self.meter.works:
             self.meter.begin()
-            # What was computed for the first instance in this step is not what the step began with.
+            # What was computed or gathered for the first instance is not what the step began with.
             made = {
                 one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in _made(owner, args)
             }
-            self.step.floor = self.meter.read()[0] - sum(made.values())
+            gathered = self.meter.parameters.gathered_bytes
+            self.step.floor = self.meter.read()[0] - sum(made.values()) - gathered
 
     def _recalled(self, key: Any) -> Known | None:
         """The choice for a step that begins like this."""

@@ -3,7 +3,7 @@
 On the CPU rk's own counter stands in front of PyTorch's allocator from the moment that two graphs are
 known to share a budget (``_rk_runtime.count_memory``); on a GPU the caching allocator counts anyway.
 Gradients of parameters are not activations, whoever makes them: they are found as the ``.grad`` of the
-parameters of this process.
+parameters of this process (:mod:`rk._run.parameters`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from rk._run.parameters import Parameters
+
 PLAIN = (torch.Tensor, nn.Parameter)
 """Tensors that have a storage of their own."""
 
@@ -26,9 +28,8 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         """Counting begins now."""
-        self._read = _cpu() if device.type == "cpu" else _accelerator(device)
-        self._device = device
-        self._parameters: list[weakref.ref[nn.Parameter]] = []
+        self._read = count() if device.type == "cpu" else _accelerator(device)
+        self.parameters = Parameters(device)
         self._before = 0
 
     @property
@@ -38,10 +39,8 @@ class Meter:
 
     def begin(self) -> None:
         """A step begins: its parameters are those that are there now."""
-        # Lazy proxies among the objects must not be asked for their class.
-        found = (one for one in gc.get_objects() if issubclass(type(one), nn.Parameter))
-        self._parameters = [weakref.ref(one) for one in found if one.device.type == self._device.type]
-        self._before = self._gradients()
+        self.parameters.find()
+        self._before = self.parameters.gradient_bytes()
         if self.works:
             self._read()
 
@@ -50,19 +49,12 @@ class Meter:
         but the most may have what became one since.
         """
         level, peak = self._read()
-        before, self._before = self._before, self._gradients()
+        before, self._before = self._before, self.parameters.gradient_bytes()
         return level - self._before, max(peak - before, level - self._before)
 
-    def _gradients(self) -> int:
-        total = 0
-        for reference in self._parameters:
-            parameter = reference()
-            if parameter is not None and parameter.grad is not None:
-                total += parameter.grad.untyped_storage().nbytes()
-        return total
 
-
-def _cpu() -> Callable[[], tuple[int, int]] | None:
+def count() -> Callable[[], tuple[int, int]] | None:
+    """Counts on the CPU from here on: what was handed out before is not missed when it comes back."""
     with contextlib.suppress(ImportError):
         from rk import _rk_runtime
 
