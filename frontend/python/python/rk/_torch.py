@@ -71,6 +71,7 @@ PARTS = {
         "torch.utils._pytree.tree_unflatten",
     ),
     "a distributed run": (
+        "torch.distributed.distributed_c10d._get_default_store",
         "torch.distributed.fsdp._fully_shard._fsdp_collectives.AllGatherResult.all_gather_output",
         "torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam",
     ),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -146,9 +147,19 @@ class Step:
         storages of what comes in, passes, which inputs are state, what the user wants saved. Sizes of results
         follow from these, but for operators that are not PyTorch's own.
         """
+        return hashlib.sha256("".join(self._told).encode()).hexdigest()
+
+    @functools.cached_property
+    def kind(self) -> str:
+        """The same on all devices of a kind: the fingerprint without their numbers."""
+        told = re.sub(r"(type='\w+'), index=\d+", r"\1", "".join(self._told))
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    @functools.cached_property
+    def _told(self) -> list[str]:
         names: dict[int, tuple[str, bool]] = {}
         storages: dict[int, int] = {}
-        digest = hashlib.sha256(f"{len(self.outputs)} {self.replays}".encode())
+        told = [f"{len(self.outputs)} {self.replays}"]
         for node in self.gm.graph.nodes:
             target, about = node.target, [node.name, node.args, node.meta.get(loans.UNCHECKED, False)]
             if node.op == "call_function":
@@ -162,8 +173,8 @@ class Step:
                 value = getattr(self.gm, target, None)
                 is_code = isinstance(value, fx.GraphModule)
                 about += [value.code] if is_code else _shared(value, storages)
-            digest.update(repr(about).encode())
-        return digest.hexdigest()
+            told.append(repr(about))
+        return told
 
 
 def _named(target: Any) -> tuple[str, bool]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -248,6 +249,13 @@ class Problem(schedule.Problem):
         """A hash of the units and of all that they read and give."""
         head, nodes = self._written
         return hashlib.sha256("\n".join([head, *nodes]).encode()).hexdigest()
+
+    @property
+    def kind(self) -> str:
+        """The same on all devices of a kind."""
+        head, nodes = self._written
+        told = re.sub(r"(cuda):\d+", r"\1", "\n".join([head, *nodes]))
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def text(self, inside: int = 0) -> str:
         """The step at stage costed."""

@@ -22,7 +22,7 @@ from rk import _rk
 from rk._graph import joint
 from rk._graph.graph_text import TANGENTS, Cost, Text
 from rk._graph.step import Step
-from rk._plan import cache, checkpoints, costs, settings
+from rk._plan import cache, checkpoints, costs, ranks, settings
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk.errors import BudgetError
@@ -106,6 +106,11 @@ class Problem:
         """A hash of all that the plan depends on, besides the costs."""
         return self.step.fingerprint
 
+    @property
+    def kind(self) -> str:
+        """The same on all ranks of a distributed run that have this step."""
+        return self.step.kind
+
     @functools.cached_property
     def _spelled(self) -> Text:
         return Text(self.step, leaves=self._lowers, counts_gradients=self.options.scope == "device")
@@ -153,17 +158,29 @@ class Problem:
 
     def checkpoint(self) -> Schedule:
         """The plan that holds nothing across the hand-over that can be run again."""
-        folder, name = self.options.cache_folder(), f"checkpoint-{self._named('checkpoint')}"
-        known = cache.read(folder, name)
-        if known is None:
-            known = json.loads(_rk.checkpoint(self.text()))
-            cache.write(folder, name, known)
+        known = ranks.agreed(self._shared("checkpoint"), self._checkpoint)
         base = self.keep_all()
         peak = max(known["forward"], known["backward"] + known["handed"])
         about = {"budget": peak, "peak": peak, "status": "feasible", "solver": "checkpoint", **known}
         return dataclasses.replace(base, **about)
 
+    def _checkpoint(self) -> dict:
+        folder, name = self.options.cache_folder(), f"checkpoint-{self._named('checkpoint')}"
+        known = cache.read(folder, name)
+        if known is None:
+            known = json.loads(_rk.checkpoint(self.text()))
+            cache.write(folder, name, known)
+        return known
+
     def _answer(self, budget: str, inside: int, solver: str, patient: bool = True) -> dict:
+        """The planner's answer, the same on all ranks."""
+        asked = f"{self._asked(budget, inside, solver)} {patient}"
+        dumps = self.options.dump_dir is not None
+        return ranks.agreed(
+            self._shared(asked), lambda: self._found(budget, inside, solver, patient), finds=dumps
+        )
+
+    def _found(self, budget: str, inside: int, solver: str, patient: bool) -> dict:
         options, folder = self.options, self.options.cache_folder()
         name = self.name(budget, inside, solver)
         known = cache.read(folder, name) if options.dump_dir is None else None
@@ -204,8 +221,10 @@ class Problem:
         if unmet is None:
             return answer
         # Another search might miss what this one has found; who now asks for exactly that, gets it.
-        name = self._smallest_name(str(unmet["smallest"]), inside)
-        _SMALLEST[name] = {key: value for key, value in answer.items() if key != "stages"}
+        asked = self._asked_smallest(str(unmet["smallest"]), inside)
+        name = self._named(asked)
+        found = {key: value for key, value in answer.items() if key != "stages"}
+        _SMALLEST[name] = ranks.offer(self._shared(asked), found)
         cache.write(self.options.cache_folder(), name, _SMALLEST[name])
         if self.options.on_infeasible == "error" or not patient:
             raise _unmet(unmet)
@@ -231,9 +250,12 @@ class Problem:
 
     def name(self, budget: str, inside: int, solver: str) -> str:
         """The name that a plan has on disk."""
+        return self._named(self._asked(budget, inside, solver))
+
+    def _asked(self, budget: str, inside: int, solver: str) -> str:
         options = self.options
         asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
-        return self._named(f"{asked} lowered" if self._lowers else asked)
+        return f"{asked} lowered" if self._lowers else asked
 
     @property
     def dump(self) -> Callable[[str, str], None] | None:
@@ -244,19 +266,28 @@ class Problem:
         folder.mkdir(parents=True, exist_ok=True)
         return lambda name, source: (folder / f"code-{self.fingerprint[:8]}-{name}.py").write_text(source)
 
-    def _smallest_name(self, budget: str, inside: int) -> str:
+    def _asked_smallest(self, budget: str, inside: int) -> str:
         lowered = " lowered" if self._lowers else ""
-        return self._named(f"smallest {budget} {inside} {self.options.scope}{lowered}")
+        return f"smallest {budget} {inside} {self.options.scope}{lowered}"
 
     def _found_before(self, budget: str, inside: int) -> dict | None:
         """The plan for a budget that an error has named as the smallest feasible one."""
-        name = self._smallest_name(budget, inside)
-        return _SMALLEST.get(name) or cache.read(self.options.cache_folder(), name)
+        asked = self._asked_smallest(budget, inside)
+        name = self._named(asked)
+        found = _SMALLEST.get(name) or cache.read(self.options.cache_folder(), name)
+        return found or ranks.read(self._shared(asked))
 
     def _named(self, asked: str) -> str:
+        return f"plan-{cache.key_of(self.fingerprint, asked, f'{self.device} {self._where}')}"
+
+    def _shared(self, asked: str) -> ranks.Name:
+        """The name that an answer has among the ranks of a distributed run."""
+        return lambda: f"plan-{cache.key_of(self.kind, asked, f'{self.device.type} {self._where}')}"
+
+    @property
+    def _where(self) -> str:
         costed = costs.versions(self.device) if self.measures else "roofline"
-        where = f"{self.device} {devices.alignment(self.device)} {costed} {self.standing}"
-        return f"plan-{cache.key_of(self.fingerprint, asked, where, self._importer, _BUILD)}"
+        return f"{devices.alignment(self.device)} {costed} {self.standing} {self._importer} {_BUILD}"
 
     def text(self, inside: int = 0) -> str:
         """The step at stage raw, with measured costs."""

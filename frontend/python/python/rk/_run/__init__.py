@@ -29,6 +29,7 @@ Decisions, and why.
 * **Scope `device`** has a group of its own kind (:mod:`rk._run.device_scope`): all that is allocated counts,
   so every step is observed, that of a graph alone, too. What an optimizer will add is foreseen
   (:mod:`rk._run.optimizers`), and its step is checked before it runs.
+* **Ranks agree** on a choice where there are several processes (:mod:`rk._run.agreement`).
 * **Classes with one variant** (Inductor's kernels, rk's runtime, graphs with operators of higher order)
   are compiled again when the choice gives them another share. That is all that their interface has to
   offer: numbers of a plan, a forward and a backward callable, and ``stale``.

@@ -108,18 +108,28 @@ class GraphClass:
     def _folder(self) -> Any:
         return self.options.cache_folder()
 
-    def _variant(self, name: str, schedule: Schedule) -> Variant:
+    def compiled(self) -> Variant:
+        """What AOTAutograd compiled."""
+        return self.base
+
+    def made(self, made_by: Sequence[Any]) -> Variant | None:
+        """The variant that is made in such a way (:attr:`Variant.made_by`); None if no plan is found."""
+        name, *arguments = made_by
+        found = getattr(self, name)
+        return found(*arguments) if callable(found) else found
+
+    def _variant(self, name: str, schedule: Schedule, *made_by: Any) -> Variant:
         step, folder, dump = self.problem.step, self._folder, self.problem.dump
 
         def make() -> Code:
             return Code(step, program.recorded(step, schedule.runs, folder, dump))
 
-        return Variant(name, schedule, make)
+        return Variant(name, schedule, make, made_by=made_by)
 
     @functools.cached_property
     def checkpoint(self) -> Variant:
         """Holds nothing that can be run again."""
-        return self._variant("checkpoint", self.problem.checkpoint())
+        return self._variant("checkpoint", self.problem.checkpoint(), "checkpoint")
 
     @functools.cached_property
     def keep_all(self) -> Variant:
@@ -127,7 +137,7 @@ class GraphClass:
         schedule = self.problem.keep_all()
         if schedule.runs == self.base.schedule.runs:
             return self.base
-        return self._variant("keep all", schedule)
+        return self._variant("keep all", schedule, "keep_all")
 
     def holding(self, held: int | None, budget: int) -> Variant | None:
         """Holds at most so much, if that is said, and takes at most ``budget``; None if no plan is found."""
@@ -147,12 +157,12 @@ class GraphClass:
             return None
         self.times += 1
         name = "tight" if held is None else f"{schedule.held} held"
-        return self._variant(name, schedule)
+        return self._variant(name, schedule, "holding", held, budget)
 
     def within(self, room: int) -> Variant:
         """Takes at most so much; BudgetError if no plan does."""
         self.times += 1
-        return self._variant("tight", self.problem.plan(str(room), 0))
+        return self._variant("tight", self.problem.plan(str(room), 0), "within", room)
 
     @property
     def gradient_bytes(self) -> int:

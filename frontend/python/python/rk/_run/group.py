@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from rk._plan.options import Options
-from rk._run import fixed, observe, sequence
+from rk._run import agreement, fixed, observe, sequence
 from rk._run.observe import Meter
 from rk._run.parameters import may_be_gathered
 from rk._run.steps import Event, Known, Step
@@ -362,7 +362,7 @@ class Group:
             while len(self.known) >= MOST_KNOWN:
                 self.known.pop(next(iter(self.known)))
             try:
-                known = self.known[step.key] = sequence.learnt(self, step)
+                known = self.known[step.key] = agreement.learnt(self, step)
                 known.stood = step.stood
             except BudgetError:
                 # Another model's budget is told when that model runs again.

@@ -73,6 +73,11 @@ class Observed:
             instances.append((place, *life))
         return _rk.choose(max(budget, 0), [list(one) for one in classes], instances, self.events)
 
+    def suits(self, budget: int, variants: list[Variant]) -> bool:
+        """Whether the budget is kept when instance ``i`` runs variant ``i``."""
+        options = [[_numbers(one, v)] for one, v in zip(self.step.instances, variants, strict=True)]
+        return self.choose(budget, options)[0] is not None
+
     def need(self, options: list[list[Numbers]]) -> int:
         """The smallest budget with these options."""
         return self.choose(0, options)[2]

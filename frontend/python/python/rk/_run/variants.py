@@ -38,6 +38,8 @@ class Variant:
     """Writes its passes; None for what only the compiled callable itself can run."""
     inside: int = 0
     """Bytes of its peak that are for what runs inside of it."""
+    made_by: tuple[Any, ...] = ("compiled",)
+    """The method of its class that makes it, and the arguments: what another process makes it by."""
 
     @functools.cached_property
     def code(self) -> Code:
