@@ -98,6 +98,10 @@ impl Environment {
         if checkout.read(&stamp_file).is_ok_and(|found| found == stamp) && self.torch_fits(checkout).is_ok() {
             return Ok(());
         }
+        // Making it anew would empty what it leads to.
+        if checkout.path(&self.name).is_symlink() {
+            bail!("{} is a link, and what it leads to is not as it should be: remove the link", self.name);
+        }
         eprintln!(
             "setup: will make the Python environment {} from {REQUIREMENTS}/{}.txt (3 GB on disk, a minute or two)",
             self.name, self.version
