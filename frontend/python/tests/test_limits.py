@@ -9,7 +9,7 @@ from test_bits import equal
 from torch._dynamo import compiled_autograd
 
 import rk
-from rk._plan import schedule
+from rk._compile import backend
 
 
 def gradient(function, *inputs, backend="rk", **options):
@@ -91,9 +91,9 @@ class Norms(torch.nn.Module):
 def test_norms_of_a_lower_precision_than_their_weights():
     """Their statistics are in the weights' precision, whatever tracing says."""
     made = []
-    for backend in ("aot_eager", "rk"):
+    for name in ("aot_eager", "rk"):
         torch.manual_seed(1)
-        made.append(gradient(Norms(), backend=backend))
+        made.append(gradient(Norms(), backend=name))
     assert equal(*made)
 
 
@@ -113,14 +113,6 @@ def filled(x):
 
 def chosen(x):
     return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)).exp()
-
-
-def nested(x):
-    @torch.compiler.nested_compile_region
-    def region(x):
-        return x.sin() * x
-
-    return region(region(x))
 
 
 def written_by_number(x):
@@ -147,7 +139,7 @@ REFUSED = [
 )
 def test_what_is_refused_is_named_and_runs_with_the_other_codegen(function, named, inputs, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(schedule, "Problem", None)
+        patched.setattr(backend, "Problem", None)
         words = f"{named}.*codegen='rk' cannot run this graph; codegen='fx' can"
         with pytest.raises(Exception, match=words) as info:
             gradient(function, *inputs)
@@ -180,12 +172,6 @@ def test_what_depends_on_data_is_named(function, named):
 def test_an_argument_of_another_layout_is_named():
     with pytest.raises(rk.ExecutionError, match="layout torch._mkldnn.*codegen='fx'"):
         gradient(lambda x, y: x * y.to_dense(), torch.randn(4, 8).to_mkldnn())
-
-
-def test_operators_of_higher_order_are_refused():
-    with pytest.raises(Exception, match="higher-order operator invoke_subgraph.*codegen='fx'") as info:
-        gradient(nested)
-    assert isinstance(info.value.inner_exception, rk.CompileError)
 
 
 def test_compiled_autograd_around_backward_only_is_refused_by_name():

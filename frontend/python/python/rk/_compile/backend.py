@@ -22,7 +22,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 from rk import _torch
 from rk._codegen import comparison, emit, limits, program
 from rk._compile import governed, sizes, unseen
-from rk._graph import normalize, unplannable
+from rk._graph import normalize, regions, unplannable
 from rk._graph.step import Step
 from rk._plan import schedule, settings, shares
 from rk._plan.options import Options
@@ -46,6 +46,7 @@ def rk(
     checked.check_runs()
     reason = getattr(gm, "compile_subgraph_reason", None)
     if sizes.trains(gm, example_inputs):
+        regions.write_out(gm)
         sizes.settle_numbers(gm, example_inputs)
         if sizes.is_symbolic(gm, example_inputs):
             return sizes.BySizes(gm, lambda one: Compiled(one, checked, reason), example_inputs)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from rk._graph import regions
 from rk._graph.step import Step
 from rk.errors import CompileError, RkError
 
@@ -78,6 +79,7 @@ def _read(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., An
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.backends.debugging import boxed_nop
 
+    regions.write_out(gm)
     return aot_autograd(
         fw_compiler=boxed_nop,
         bw_compiler=boxed_nop,
