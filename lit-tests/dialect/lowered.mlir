@@ -47,9 +47,9 @@ rk.node @a {
   rk.yield %y : tensor<16xf32>
 }
 func.func @s7_a_workspace_on_its_result(%x: tensor<16xf32>) -> tensor<16xf32> attributes {rk.stage = #rk.stage<lowered>, rk.arena = 192 : i64} {
-  // expected-note @below {{'a' lies at 64 and takes 64 bytes}}
+  // expected-error @below {{S7: the workspace of 'a' and 'a' share bytes while both are needed}}
   %0 = rk.buffer arena[64] : tensor<16xf32>
-  // expected-error @below {{S7: 'a' and the workspace of 'a' share bytes while both are needed}}
+  // expected-note @below {{the workspace of 'a' lies at 0 and takes 128 bytes}}
   rk.launch @a(%x) into(%0) workspace [0, 128] stream(0) : (tensor<16xf32>) -> tensor<16xf32>
   return %0 : tensor<16xf32>
 }
