@@ -157,9 +157,11 @@ class Cell:
 
     @property
     def late(self) -> int:
-        """Bytes that gloo's threads may let go of late, in some steps: the buffers of a layer."""
-        layer = decoder().model.layers[0]
-        return 2 * sum(one.nbytes for one in layer.parameters()) if self.wrapping == "fsdp" else 0
+        """Bytes that gloo's threads may let go of late, in some steps: of two collectives."""
+        if self.wrapping == "fsdp":
+            return 2 * sum(one.nbytes for one in decoder().model.layers[0].parameters())
+        # What is reduced is a batch of hidden states.
+        return 2 * torch.empty(2, TOKENS, WIDTH).nbytes if self.wrapping == "tp" else 0
 
     def train(self, **backend):
         """Peaks of the steps, and all bits that they leave."""

@@ -56,9 +56,10 @@ def _taken(group: Any, step: Step, published: dict[str, Any]) -> Known | None:
     variants = [one.owner.made(made_by) for one, made_by in made]
     if any(one is None for one in variants):
         return None
-    budget = published["budget"] if group.budget is None else group.budget
+    room, stands = group.room(step), group.stands(step)
+    budget = published["budget"] if room is None else room + stands
     observed = sequence.Observed(step)
-    if not (observed.are_apart or observed.suits(budget, variants)):
+    if not (observed.are_apart or observed.suits(budget - stands, variants)):
         return None
     numbers = {name: published[name] for name in _NUMBERS}
     return Known(trail=list(step.trail), variants=variants, **{**numbers, "budget": budget})
