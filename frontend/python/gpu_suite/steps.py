@@ -54,7 +54,7 @@ def wait(device: torch.device) -> None:
 
 
 def warm(step: Step, steps: int = WARM_UP) -> dict[str, Any]:
-    """The first steps, and those in which Inductor's plans settle."""
+    """The first steps, and those in which forecasts are measured."""
     start = time.perf_counter()
     step.clear()
     step()
@@ -64,9 +64,7 @@ def warm(step: Step, steps: int = WARM_UP) -> dict[str, Any]:
         step.clear()
         step()
     ran = 0
-    while ran < MOST_SETTLING and not all(
-        one.tightening is None or one.tightening.settled for one in plans()
-    ):
+    while ran < MOST_SETTLING and not all(one.forecast is None or one.forecast.settled for one in plans()):
         step.clear()
         step()
         ran += 1
@@ -184,11 +182,10 @@ def account() -> dict[str, Any]:
         "solver": ", ".join(sorted({one.solver for one in made})),
     }
     numbers["overhead_predicted"] = 100 * (numbers["planned_ms"] / max(numbers["planned_base_ms"], 1e-9) - 1)
-    tightened = [one.tightening for one in found if one.tightening is not None]
-    if tightened:
-        numbers["tightened"] = [
-            {"asked_bytes": t.budget, "measured_bytes": t.measured, "attempts": t._attempts}
-            for t in tightened
+    forecasts = [one.forecast for one in found if one.forecast is not None]
+    if forecasts:
+        numbers["forecast"] = [
+            {"asked_bytes": one.budget, "measured_bytes": one.measured} for one in forecasts
         ]
     return numbers
 

@@ -63,12 +63,13 @@ class Forecast(MeasuredStep):
         """Bytes that were asked for, in the scope ``activations``."""
         self.measured: int | None = None
         """The peak of the measured step, without the gradients of parameters."""
+        self._is_told = False
 
     def planned(self, budget: int, device: torch.device, gradients: Sequence[int]) -> None:
         """A plan within ``budget`` is about to run; ``gradients`` says which results of backward are those of
         parameters.
         """
-        self.budget, self.measured, self.settled = budget, None, False
+        self.budget, self.measured, self.settled, self._is_told = budget, None, False, False
         self.begins_with(device, gradients)
 
     def took(self, peak: int) -> None:
@@ -77,13 +78,16 @@ class Forecast(MeasuredStep):
 
     def check(self) -> None:
         """Tells the user, once, that the last step exceeded the budget: BudgetError, or a warning."""
-        if self.measured is None or self.measured <= self.budget:
+        if self._is_told or self.measured is None or self.measured <= self.budget:
             return
+        self._is_told = True
         text = (
             f"with Inductor's kernels a step took {self.measured} bytes, and the budget is {self.budget}: "
             "the plan of this graph is a forecast. codegen='fx' keeps every budget that it accepts"
         )
-        self.measured = None
         if self.strict:
-            raise BudgetError(text)
+            error = BudgetError(text)
+            error.budget_bytes, error.smallest_bytes = self.budget, None
+            error.lower_bound_bytes = error.holder = None
+            raise error
         warnings.warn(f"rk: {text}", stacklevel=3)
