@@ -8,10 +8,13 @@ import threading
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import rk
 from rk._plan import measure
 from rk._run import group
+from rk._run.parameters import Parameters
 
 
 @pytest.fixture(autouse=True)
@@ -286,3 +289,18 @@ def test_parameters_of_all_calls_count_in_scope_total():
     found, same = trained(Tower, once, by_blocks(budget=room + stands, scope="total"))
     assert equal(bits, same)
     assert all(peak <= room for peak in found) and max(found[2:]) >= 0.8 * room
+
+
+def test_what_is_traced_with_is_no_parameter_of_the_run():
+    shapes = ShapeEnv()
+    with FakeTensorMode(shape_env=shapes):
+        size = shapes.create_unbacked_symint()
+        traced = nn.Parameter(torch.empty(size))
+        traced.grad = torch.empty(size)
+    real = nn.Parameter(torch.ones(5))
+    real.grad = torch.ones(5)
+    found = Parameters(torch.device("cpu"))
+    found.find()
+    before = found.gradient_bytes()
+    real.grad = None
+    assert isinstance(before, int) and before - found.gradient_bytes() == real.nbytes

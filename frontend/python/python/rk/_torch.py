@@ -99,6 +99,7 @@ PARTS = {
         "torch._higher_order_ops.effects.has_effects",
         "torch._subclasses.fake_tensor.FakeTensor",
         "torch._subclasses.fake_tensor.FakeTensorMode",
+        "torch._subclasses.functional_tensor.FunctionalTensor",
         "torch.autograd._get_sequence_nr",
         "torch.autograd.graph.Node._input_metadata",
         "torch.autograd.graph.Node._sequence_nr",

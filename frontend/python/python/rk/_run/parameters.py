@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 _FSDP = "torch.distributed.fsdp._fully_shard"
 
@@ -56,6 +58,8 @@ class Parameters:
         }
         # A parameter that is a DTensor is no subclass of Parameter.
         mine = [one for one in found if isinstance(one, torch.Tensor) and isinstance(one, nn.Parameter)]
+        # What Dynamo and AOTAutograd trace with has no memory, and sizes that may be symbols.
+        mine = [one for one in mine if not isinstance(local(one), (FakeTensor, FunctionalTensor))]
         here = [one for one in mine if one.device.type == self._device.type]
         passing = {id(one) for one in gathered}
         self._own = [(weakref.ref(one), buckets.get(id(one))) for one in here if id(one) not in passing]
