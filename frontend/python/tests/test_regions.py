@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from codegens import CODEGENS
 from torch import nn
 
 import rk
@@ -69,9 +70,9 @@ def equal(one, other):
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("options", [{"budget": "60%"}, {"budget": "65%", "codegen": "rk"}], ids=["fx", "rk"])
-def test_regions_have_the_same_bits_and_keep_the_budget(options):
-    model = Tower()
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_regions_have_the_same_bits_and_keep_the_budget(codegen):
+    model, options = Tower(), {"budget": "65%", "codegen": codegen}
     assert equal(trained(model, backend="aot_eager"), trained(model, backend="rk", options=options))
     assert [one.peak <= one.budget for one in rk.plans()] == [True]
 
