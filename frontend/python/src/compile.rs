@@ -40,7 +40,7 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
 #[pyfunction]
-#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false))]
+#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", timekeeping="wall", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn rematerialize(
     py: Python<'_>,
@@ -49,6 +49,7 @@ pub fn rematerialize(
     scope: &str,
     solver: &str,
     time_limit: &str,
+    timekeeping: &str,
     seed: u64,
     threads: usize,
     addresses: bool,
@@ -56,15 +57,15 @@ pub fn rematerialize(
     lower: bool,
     stages: bool,
 ) -> PyResult<String> {
-    let options = [budget, scope, solver, time_limit];
+    let options = [budget, scope, solver, time_limit, timekeeping];
     if let Some(bad) =
         options.iter().find(|value| value.is_empty() || value.contains(['{', '}', ' ', '\'', '"']))
     {
         return Err(crate::errors::OptionError::new_err(format!("'{bad}' is no value of an option")));
     }
     let plan = format!(
-        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} seed={seed} threads={threads} \
-         addresses={addresses} reserve={reserve} on-infeasible=smallest}}"
+        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} timekeeping={timekeeping} seed={seed} \
+         threads={threads} addresses={addresses} reserve={reserve} on-infeasible=smallest}}"
     );
     detached(py, || {
         let _passes = passes();

@@ -8,26 +8,28 @@ use rk_dialect::diagnostic::Diagnostic;
 use rk_plan::{Budget, Kind, Step, base_trace, json, judge_schedule};
 use rk_rewrite::exit::Unmet;
 use rk_rewrite::planning::Problem;
-use rk_solve::{Request, Solver, Status};
+use rk_solve::{Request, Solver, Status, Timekeeping};
 use serde_json::json;
 
 use crate::errors::Refusal;
 use crate::{compile, detached};
 
-/// Plans a graph in the JSON schema of `rk_plan::json`. `budget` is bytes, 2GiB, 50% or 0.5; `time_limit` is in seconds.
+/// Plans a graph in the JSON schema of `rk_plan::json`. `budget` is bytes, 2GiB, 50% or 0.5; `time_limit` is in seconds, of the system's clock or
+/// of counted work (`timekeeping`: wall, work).
 ///
 /// Returns JSON: `schedule`, the ids of the nodes in order of execution; `budget`, `peak`, `base_peak` in bytes; `time`,
 /// `base_time`, `lower_bound` in ticks of the graph's time unit; `status`, `solver`.
 ///
 /// Raises OptionError for a graph, a budget or a solver that cannot be read, BudgetError (with numbers) when nothing fits.
 #[pyfunction]
-#[pyo3(signature = (graph, *, budget, solver="auto", time_limit=10.0, seed=0, threads=1))]
+#[pyo3(signature = (graph, *, budget, solver="auto", time_limit=10.0, timekeeping="wall", seed=0, threads=1))]
 pub fn plan(
     py: Python<'_>,
     graph: &str,
     budget: &str,
     solver: &str,
     time_limit: f64,
+    timekeeping: &str,
     seed: u64,
     threads: usize,
 ) -> PyResult<String> {
@@ -38,10 +40,12 @@ pub fn plan(
         let asked = Budget::parse_with_fractions(budget).map_err(|error| refused("budget", &error))?;
         let time_limit =
             Duration::try_from_secs_f64(time_limit).map_err(|error| refused("time_limit", &error))?;
+        let timekeeping: Timekeeping = timekeeping.parse().map_err(|error| refused("timekeeping", &error))?;
         let base = base_trace(&graph);
         let budget = asked.resolve(base.peak);
+        let threads = threads.max(1);
         let request =
-            Request { solver, time_limit, seed, threads: threads.max(1), ..Request::new(&graph, budget) };
+            Request { solver, time_limit, timekeeping, seed, threads, ..Request::new(&graph, budget) };
         let outcome = rk_solve::solve(&request);
         let Some(plan) = outcome.plan else {
             let holder = graph.node(outcome.peak_holder).name.clone();

@@ -1,10 +1,13 @@
-"""Every test gets a cache of its own, Dynamo without memories, and budgets that nobody shares yet."""
+"""Every test gets a cache of its own, Dynamo without memories, and budgets that nobody shares yet. Times are
+those of a model, so that plans do not depend on what else the machine does.
+"""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+import rk
 from rk._run import group
 
 
@@ -15,3 +18,5 @@ def _fresh(tmp_path, monkeypatch):
     # Models of earlier tests that live on would share a budget of the same name.
     group.GROUPS.clear()
     torch.manual_seed(0)
+    with rk.config.patch(reproducible=True):
+        yield

@@ -11,7 +11,8 @@ from rk._plan.options import Options
 
 
 @pytest.fixture(autouse=True)
-def afterwards():
+def _nothing_set():
+    rk.config.reset()
     yield
     rk.config.reset()
 

@@ -37,7 +37,7 @@ use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{At, Attr, Op, Stage, Type, Value};
 use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena::is_plain, base_trace, readable};
-use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status};
+use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status, Timekeeping};
 use rk_vocabulary::parse_span;
 
 use crate::planning::Problem;
@@ -64,6 +64,11 @@ pub static PASS: PassSpec = PassSpec {
             name: "time-limit",
             default: "10s",
             help: "planning time after which the best plan counts",
+        },
+        OptionSpec {
+            name: "timekeeping",
+            default: "wall",
+            help: "what time-limit counts: wall, or work, with which the plan does not depend on the machine and its load",
         },
         OptionSpec { name: "seed", default: "0", help: "the same seed gives the same plan" },
         OptionSpec { name: "threads", default: "1", help: "threads that the solver may use" },
@@ -107,6 +112,7 @@ struct Options {
     total: bool,
     solver: Solver,
     time_limit: Duration,
+    timekeeping: Timekeeping,
     seed: u64,
     threads: usize,
     milp: MilpSolver,
@@ -153,6 +159,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         total,
         solver: cx.parsed_option("solver")?,
         time_limit,
+        timekeeping: cx.parsed_option("timekeeping")?,
         seed: cx.parsed_option("seed")?,
         threads: cx.parsed_option("threads")?,
         milp: cx.parsed_option("milp")?,
@@ -174,6 +181,7 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let request = Request {
         solver: options.solver,
         time_limit: options.time_limit,
+        timekeeping: options.timekeeping,
         seed: options.seed,
         threads: options.threads,
         milp: options.milp,

@@ -10,6 +10,8 @@
 //!
 //! Source: FastSA (Imanishi et al., NeurIPS 2023) for annealing over order and recomputation in one state; sum, weight and moves are ours.
 
+use std::time::Duration;
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -66,6 +68,8 @@ const COLD: f64 = 0.02;
 pub(crate) const HEATS: [f64; 2] = [1.0, 4.0];
 /// Moves between looks at the clock, the temperature and the weight.
 const BLOCK: u64 = 256;
+/// What they count as, where work is counted: a microsecond each, about.
+const BLOCK_WORK: Duration = Duration::from_micros(BLOCK);
 /// The weight at first and at most, the share of sequences that should fit, and the step of the weight per block.
 const WEIGHT: f64 = 0.3;
 const HEAVY: f64 = 5.0;
@@ -117,7 +121,7 @@ impl<'m> Annealing<'m> {
         let (mut fitting, mut temperature) = (0, hot);
         for step in 0..moves {
             if step % BLOCK == 0 {
-                if (self.best_excess == 0 && self.best_cost <= self.base) || clock.expired() {
+                if (self.best_excess == 0 && self.best_cost <= self.base) || clock.expired_after(BLOCK_WORK) {
                     return;
                 }
                 temperature = hot * (cold / hot).powf(step as f64 / moves as f64);

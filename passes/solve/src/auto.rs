@@ -46,6 +46,9 @@ const ORDER_TIME_PER_NODE: Duration = Duration::from_micros(250);
 const ALONE: f64 = 0.95;
 /// While no plan is found, this share of the time so far may go to chains of cuts: they may find one, or prove that there is none.
 const REFUTATION: f64 = 0.67;
+/// The same where a list schedule alone lowers the peak: annealing over the order finds most of what there is, and chains of cuts some of
+/// the rest.
+const REFUTATION_BESIDE_ORDERS: f64 = 0.33;
 /// Moves of an annealing, times nodes, ...
 const MOVES_PER_NODE: u64 = 200;
 /// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
@@ -254,8 +257,13 @@ fn bound(task: &mut Task) {
 /// For graphs without a plan so far: longer and longer annealings until one is found, and proofs that there is none.
 pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
     let (mut round, mut proving) = (0u32, Duration::ZERO);
-    // Where the order decides, annealing finds what there is, and chains of cuts say little.
-    let worth_it = task.model.len() <= SMALL && !lists_lower_the_peak(task);
+    // What generator states took in a sequence that annealing, which does not count them, took for a plan.
+    let mut uncounted = 0;
+    let share = match task.model.len() <= SMALL {
+        true if lists_lower_the_peak(task) => REFUTATION_BESIDE_ORDERS,
+        true => REFUTATION,
+        false => 0.0,
+    };
     while task.plan.is_none() && !task.is_settled() {
         if task.clock.expired() {
             let Some(spare) = task.spare.take() else { break };
@@ -265,20 +273,24 @@ pub(crate) fn insist(task: &mut Task) -> Vec<Best> {
         let moves = (MOVES_PER_NODE * task.model.len() as u64) << (round / 4).min(16);
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
         let start = &orders[round as usize % orders.len()];
-        let mut annealing = Annealing::new(&task.model, start, task.budget, seed);
+        let mut annealing = Annealing::new(&task.model, start, task.budget - uncounted, seed);
         annealing.run(moves / 4, false, HEATS[round as usize % 2], &task.clock);
         annealing.run(moves, true, HEATS[round as usize % 2], &task.clock);
         tracing::debug!(round, excess = annealing.best_excess as f64, "insisting");
-        let nodes = annealing.best;
+        let (nodes, fits) = (annealing.best, annealing.best_excess == 0);
         task.offer(&nodes, Solver::Local);
+        if fits {
+            let over = Tape::new(&task.model, &nodes).peak() - task.budget;
+            uncounted = (uncounted + over.max(0)).min(task.budget / 2);
+        }
         if let Some(best) = first_plan::greedy(&task.model, &nodes, task.budget, seed, TRIES, &task.clock) {
             task.offer(&best.nodes, Solver::Local);
         }
         round += 1;
         let (elapsed, left) = (task.clock.elapsed(), task.clock.left());
-        let due = elapsed.mul_f64(REFUTATION);
+        let due = elapsed.mul_f64(share);
         // Each a part of the time so far, so that programs that were stopped get more the next time.
-        if worth_it && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
+        if share > 0.0 && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
             drop(starts_by(task, (due - proving).div_duration_f64(left)));
             proving += task.clock.elapsed() - elapsed;
         }

@@ -1,14 +1,13 @@
 //! The clock, which only stops: no decision but the end of a search depends on it.
+//!
+//! It is the system's, or it counts work: then time passes by a fixed amount with every look at the clock and stands still in
+//! between, so that the same request ends with the same plan on every machine and under any load.
 
 use std::time::{Duration, Instant};
 
-/// The time now: the system's, except in a test whose time is [`counted`].
+/// The time now: the system's, except where time is [`counted`].
 pub(crate) fn now() -> Instant {
-    #[cfg(test)]
-    if let Some(now) = counted::now() {
-        return now;
-    }
-    Instant::now()
+    counted::now().unwrap_or_else(Instant::now)
 }
 
 /// A deadline.
@@ -27,6 +26,12 @@ impl Clock {
 
     pub(crate) fn expired(&self) -> bool {
         self.end.is_some_and(|end| now() >= end)
+    }
+
+    /// The same after work that was done without a look: where work is counted, it counts as so much.
+    pub(crate) fn expired_after(&self, work: Duration) -> bool {
+        counted::pass(work);
+        self.expired()
     }
 
     /// When it ends, if ever.
@@ -55,9 +60,7 @@ impl Clock {
     }
 }
 
-/// Time for tests: it passes by a fixed amount with every look at the clock and stands still in between, so that what a
-/// test sees does not depend on what else the machine does. Of the thread that asks for it, and not of child processes.
-#[cfg(test)]
+/// Time as a count of looks at the clock, of the thread that asks for it. Child processes do not count it.
 pub(crate) mod counted {
     use std::cell::Cell;
     use std::time::{Duration, Instant};
@@ -71,17 +74,33 @@ pub(crate) mod counted {
         Some(now)
     }
 
-    /// Does a job in counted time.
-    pub(crate) fn time<T>(look: Duration, job: impl FnOnce() -> T) -> T {
-        TIME.set(Some((Instant::now(), look)));
-        let result = job();
-        TIME.set(None);
-        result
+    /// Whether time is counted on this thread.
+    pub(crate) fn is_on() -> bool {
+        TIME.get().is_some()
     }
 
-    /// Lets counted time pass.
+    /// Does a job in counted time; inside of another one, in that one's.
+    pub(crate) fn time<T>(look: Duration, job: impl FnOnce() -> T) -> T {
+        /// A job that panics leaves the system's time behind, too.
+        struct End(Option<(Instant, Duration)>);
+        impl Drop for End {
+            fn drop(&mut self) {
+                TIME.set(self.0);
+            }
+        }
+        let before = TIME.get();
+        if before.is_some() {
+            return job();
+        }
+        let _end = End(before);
+        TIME.set(Some((Instant::now(), look)));
+        job()
+    }
+
+    /// Lets counted time pass, where time is counted.
     pub(crate) fn pass(duration: Duration) {
-        let (now, look) = TIME.get().expect("time is counted");
-        TIME.set(Some((now + duration, look)));
+        if let Some((now, look)) = TIME.get() {
+            TIME.set(Some((now + duration, look)));
+        }
     }
 }

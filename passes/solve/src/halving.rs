@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::anneal::ease::{Walk, Within};
 use crate::anneal::{Annealing, HEATS};
 use crate::auto::{SMALL, TRIES, gap_is_large, gap_within, insist, moves, order_matters, proof_starts};
-use crate::clock::Clock;
+use crate::clock::{Clock, counted};
 use crate::cooled::Cooling;
 use crate::greedy as first_plan;
 use crate::model::Model;
@@ -113,7 +113,8 @@ pub(crate) fn search(task: &mut Task, mut starts: Vec<Best>, mut late: &[Late], 
     let mut iterations = first_round;
     let (mut next_proof, mut idle, mut waited) = (0, 0, None);
     let mut benched: Vec<Search> = Vec::new();
-    let threads = task.request.threads.clamp(1, 64);
+    // Work is counted on this thread.
+    let threads = if counted::is_on() { 1 } else { task.request.threads.clamp(1, 64) };
     let mut stalled = false;
     let mut cooling = Cooling::new();
     for round in 0u32.. {

@@ -4,7 +4,7 @@
 //! lower bound on the time of every plan with what it assumes, and, when nothing fits, the numbers that would.
 //!
 //! The clock only stops: everything else is driven by counts of work, so that the same seed gives the same plan whenever
-//! the time suffices. More time seldom gives a worse one; where plans do not pack by themselves and luck decides, four times as
+//! the time suffices, and always where the limit counts work ([`Timekeeping`]). More time seldom gives a worse one; where plans do not pack by themselves and luck decides, four times as
 //! much never does (`packed.rs`). Progress goes to `tracing`.
 //!
 //! **Invariants:** no MLIR, no torch. No plan leaves this crate that the judge has not accepted within the budget.
@@ -87,7 +87,9 @@ pub use packed::{packing_time, packs_easily};
 pub use pareto::pareto;
 pub use placed::{Spare, with_addresses};
 pub use record::{REVISION, Record, question};
-pub use request::{Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop};
+pub use request::{
+    Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop, Timekeeping, UnknownTimekeeping,
+};
 pub use solver::{Solver, UnknownSolver};
 
 use rk_plan::judge;
@@ -97,10 +99,10 @@ use task::Task;
 ///
 /// Never panics on any graph and never returns an illegal plan; see [`Outcome`] for what it does return.
 pub fn solve(request: &Request) -> Outcome {
-    match request.addresses {
+    request.timekeeping.keep(|| match request.addresses {
         Some(addresses) => packed::solve(request, addresses),
         None => solve_logical(request),
-    }
+    })
 }
 
 /// The same for the logical peak.

@@ -14,6 +14,10 @@ use crate::solve;
 /// Solves the graph of a request at each budget, in the order given. The time limit is for all of them together; the
 /// budget of the request is not used.
 pub fn pareto(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
+    request.timekeeping.keep(|| curve(request, budgets))
+}
+
+fn curve(request: &Request, budgets: &[Bytes]) -> Vec<Outcome> {
     let mut order: Vec<usize> = (0..budgets.len()).collect();
     order.sort_by_key(|&index| (budgets[index], index));
     let mut outcomes: Vec<Option<Outcome>> = vec![None; budgets.len()];

@@ -77,6 +77,10 @@ pub(crate) fn is_near(plan: &Plan) -> bool {
 /// Packs the plan of an answer that was made for the logical peak, if it is not packed yet: as it is, and where that is not near its
 /// peak, for at most `limit` in other orders of its runs.
 pub fn with_addresses(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
+    request.timekeeping.keep(|| packed_within(request, outcome, addresses, limit))
+}
+
+fn packed_within(request: &Request, outcome: Outcome, addresses: Addresses, limit: Duration) -> Outcome {
     let Some(plan) = &outcome.plan else { return outcome };
     let early = outcome.early.clone();
     if let Some(same) = early.clone().filter(|early| early.trace.time == plan.trace.time) {

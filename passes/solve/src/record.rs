@@ -13,11 +13,11 @@ use rk_plan::{Bytes, NodeId, Sequence, Time, base_trace, judge, working_set};
 
 use crate::milp::MilpSolver;
 use crate::packed;
-use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop, enough};
+use crate::request::{BoundKind, Outcome, Plan, Request, Status, Stop, Timekeeping, enough};
 use crate::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 27;
+pub const REVISION: u32 = 28;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +41,16 @@ pub struct Record {
 /// Everything of a request but its graph and its starts, in one line: requests with equal lines and equal graphs are the
 /// same question.
 pub fn question(request: &Request) -> String {
-    let Request { budget, solver, time_limit, seed, threads, milp, addresses, .. } = request;
+    let Request { budget, solver, time_limit, timekeeping, seed, threads, milp, addresses, .. } = request;
     let mut line = format!(
         "revision {REVISION} budget {} solver {solver} limit {} seed {seed} threads {threads}",
         budget.0,
         time_limit.as_nanos()
     );
+    if *timekeeping != Timekeeping::default() {
+        // Writing to a String cannot fail.
+        let _ = write!(line, " by {timekeeping}");
+    }
     if *milp != MilpSolver::default() {
         // Writing to a String cannot fail.
         let _ = write!(line, " milp {milp}");

@@ -1,10 +1,13 @@
 //! What a caller asks and what it gets.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rk_plan::arena::{self, Arena};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
+use crate::clock::counted;
 use crate::milp::MilpSolver;
 use crate::placed::Spare;
 use crate::solver::Solver;
@@ -18,12 +21,14 @@ pub struct Request<'a> {
     pub budget: Bytes,
     /// Who shall solve it.
     pub solver: Solver,
-    /// The wall clock time after which the best plan so far is returned.
+    /// The time after which the best plan so far is returned.
     pub time_limit: Duration,
+    /// What that limit counts.
+    pub timekeeping: Timekeeping,
     /// Time that the caller keeps behind the limit to pack what is found. A search that has found nothing by then goes on in it, and so does
     /// one whose plan packs in a part of it.
     pub spare: Option<Spare>,
-    /// The same seed gives the same plan, if the time suffices both times.
+    /// The same seed gives the same plan, if the time suffices both times or is counted in work.
     pub seed: u64,
     /// How many threads may compute. One is enough for everything; more run independent parts side by side.
     pub threads: usize,
@@ -34,6 +39,57 @@ pub struct Request<'a> {
     /// Sequences to begin with, from neighbouring budgets or earlier sessions, and who found them. They are judged like
     /// any other, and repaired when they need more than the budget.
     pub starts: Vec<(Solver, Sequence)>,
+}
+
+/// What a time limit counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timekeeping {
+    /// The system's clock.
+    #[default]
+    Wall,
+    /// Looks of the search at its clock, each of which counts as [`LOOK`]: the same plan on every machine and under any load. How long
+    /// a second of it takes depends on the graph; more threads than one are not used. Integer programs are stopped by
+    /// their processor time.
+    Work,
+}
+
+impl Timekeeping {
+    /// Does a job with time kept so.
+    pub(crate) fn keep<T>(self, job: impl FnOnce() -> T) -> T {
+        match self {
+            Self::Wall => job(),
+            Self::Work => counted::time(LOOK, job),
+        }
+    }
+}
+
+/// What a look at the clock counts as: about what lies between two of them on a desktop.
+const LOOK: Duration = Duration::from_micros(20);
+
+impl fmt::Display for Timekeeping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Wall => "wall",
+            Self::Work => "work",
+        })
+    }
+}
+
+/// The text names no way to keep time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown timekeeping {0:?}; there are wall and work")]
+pub struct UnknownTimekeeping(String);
+
+impl FromStr for Timekeeping {
+    type Err = UnknownTimekeeping;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTimekeeping> {
+        match text {
+            "wall" => Ok(Self::Wall),
+            "work" => Ok(Self::Work),
+            _ => Err(UnknownTimekeeping(text.into())),
+        }
+    }
 }
 
 /// How plans are packed, see [`rk_plan::arena::pack_with`].
@@ -70,6 +126,7 @@ impl<'a> Request<'a> {
             budget,
             solver: Solver::Auto,
             time_limit: Duration::from_secs(10),
+            timekeeping: Timekeeping::default(),
             spare: None,
             seed: 0,
             threads: 1,

@@ -40,6 +40,7 @@ def plan(
     budget: str,
     solver: str = "auto",
     time_limit: float = 10.0,
+    timekeeping: str = "wall",
     seed: int = 0,
     threads: int = 1,
 ) -> str:
@@ -59,6 +60,7 @@ def rematerialize(
     scope: str = "activations",
     solver: str = "auto",
     time_limit: str = "10s",
+    timekeeping: str = "wall",
     seed: int = 0,
     threads: int = 1,
     addresses: bool = False,

@@ -25,6 +25,7 @@ scope: str
 group: str
 solver: str
 time_limit: float | str | None
+reproducible: bool
 codegen: str
 verify: bool
 cache_dir: str | PathLike[str] | None

@@ -5,7 +5,7 @@
 //! counts as full falls with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and
 //! falls while fewer do.
 
-use super::{Annealing, BLOCK, COLD, HEAVY, STEP};
+use super::{Annealing, BLOCK, BLOCK_WORK, COLD, HEAVY, STEP};
 use crate::clock::Clock;
 use crate::line::Line;
 
@@ -61,7 +61,7 @@ impl Annealing<'_> {
         let (mut cheap, mut temperature) = (0, hot);
         for step in 0..moves {
             if step % BLOCK == 0 {
-                if clock.expired() {
+                if clock.expired_after(BLOCK_WORK) {
                     return;
                 }
                 if step > 0 {

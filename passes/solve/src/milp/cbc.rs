@@ -1,13 +1,13 @@
 //! CBC 2.10 through good_lp.
 
-use std::time::Instant;
-
 use ::coin_cbc::raw::{SecondaryStatus, Status};
 use good_lp::solvers::coin_cbc::coin_cbc;
 use good_lp::{Expression, ProblemVariables, SolverModel, constraint, variable};
 
+use super::child::Spent;
 use super::scaled::{Raw, Scaled};
 use super::{OBEYED, Options, Way};
+use crate::clock::counted;
 
 /// Solves a program, looking only for solutions below `cutoff`; to be called in the child only.
 pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> Raw {
@@ -23,7 +23,7 @@ pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> 
     }
     let mut model = problem.minimise(objective).using(coin_cbc);
     model.set_parameter("seconds", &format!("{:.3}", options.limit.as_secs_f64() * OBEYED));
-    model.set_parameter("timeMode", "elapsed");
+    model.set_parameter("timeMode", if counted::is_on() { "cpu" } else { "elapsed" });
     model.set_parameter("ratioGap", &options.gap.to_string());
     match options.way {
         Way::Usual => {}
@@ -45,7 +45,7 @@ pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> 
         model.add_constraint(constraint!(sum <= row.most));
     }
     // CBC that runs into its limit while it prepares a model may call it infeasible, or solved: not believed.
-    let start = Instant::now();
+    let start = Spent::now();
     // Not good_lp's own `solve`, which tells nothing of a search that ran out of nodes.
     let answer = model.as_inner().solve();
     let (raw, in_time) = (answer.raw(), start.elapsed() < options.limit.mul_f64(OBEYED - 0.1));

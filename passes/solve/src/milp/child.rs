@@ -4,6 +4,29 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::counted;
+
+/// What a solver has spent since a moment: processor time where work is counted, else that of the system's clock.
+pub(super) struct Spent(Duration);
+
+impl Spent {
+    pub(super) fn now() -> Self {
+        Self(Self::so_far())
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        Self::so_far().saturating_sub(self.0)
+    }
+
+    fn so_far() -> Duration {
+        let clock = if counted::is_on() { libc::CLOCK_PROCESS_CPUTIME_ID } else { libc::CLOCK_MONOTONIC };
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is ours; both clocks exist on every Unix.
+        unsafe { libc::clock_gettime(clock, &mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
 /// Extra address space of the child.
 const CHILD_BYTES: u64 = 2 << 30;
 

@@ -210,9 +210,11 @@ class Text:
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
 
     def text(
-        self, costs: Mapping[str, Cost], device: str, kernels: str, alignment: int, importer: str
+        self, costs: Mapping[str, Cost], model: str, device: str, kernels: str, alignment: int, importer: str
     ) -> str:
-        """The module, with the costs that are known by signature, measured on ``kernels``."""
+        """The module, with the costs that are known by signature, by a cost model and measured on
+        ``kernels``.
+        """
         values, types = [], []
 
         def give_back(node: Any, role: str, name: str, lent: bool = False) -> None:
@@ -233,7 +235,8 @@ class Text:
             role = "gradient" if apart else "output"
             give_back(node, role, str(source.target) if source is not None else f"gradient {index}")
         lines = [
-            f"module attributes {{rk.device = {spelling.quoted(device)}, "
+            f"module attributes {{rk.cost_model = {spelling.quoted(model)}, "
+            f"rk.device = {spelling.quoted(device)}, "
             f"rk.settings = {spelling.quoted(kernels)}, rk.alignment = {alignment} : i64, "
             f"rk.importer = {spelling.quoted(importer)}}} {{",
             f"func.func @step({', '.join(self.arguments)})",

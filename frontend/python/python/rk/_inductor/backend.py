@@ -51,7 +51,7 @@ class Planned:
         self.device = problem.device
         self.pinned = any(again for _, again in schedule.runs)
         self.halves_replayed: list[Half] = []
-        self._folder = problem.options.cache_folder()
+        self._folder, self._cost_model = problem.options.cache_folder(), problem.options.cost_model
 
     @functools.cached_property
     def modules(self) -> tuple[fx.GraphModule, fx.GraphModule]:
@@ -115,7 +115,8 @@ class Planned:
 
     def replay(self, lines: Sequence[Any], *, is_backward: bool) -> None:
         """Reads a pass from its wrapper; raises :class:`Exceeded` if the step takes more than the budget."""
-        workspace = functools.partial(costs.workspace_of, device=self.device, folder=self._folder)
+        about = {"device": self.device, "folder": self._folder, "model": self._cost_model}
+        workspace = functools.partial(costs.workspace_of, **about)
         replay = Replay(devices.alignment(self.device), workspace)
         if is_backward:
             half = self._backward(replay, lines)

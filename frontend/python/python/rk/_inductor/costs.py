@@ -3,7 +3,7 @@
 Kernels that are not Inductor's own (matrix products, attention) are the calls that every codegen makes, and
 are measured as those are (:mod:`rk._plan.costs`). Inductor's own kernels are bound by memory: a stated model,
 the bytes that they read and write by a bandwidth that is measured once, and a fixed time per kernel. They
-have no workspace.
+have no workspace. With the cost model ``roofline`` nothing is timed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rk._graph import joint, spelling
 from rk._graph.graph_text import Call, Cost
 from rk._inductor import lowering
 from rk._inductor.units import Unit
-from rk._plan import cache, costs
+from rk._plan import cache, costs, roofline
 
 LAUNCH = 1000
 """Nanoseconds that a kernel takes besides its traffic."""
@@ -30,13 +30,15 @@ REPEATS = 5
 
 
 def of(
-    units: Iterable[Unit], gradients: Container[fx.Node], device: torch.device, folder: Path
+    units: Iterable[Unit], gradients: Container[fx.Node], device: torch.device, folder: Path, model: str
 ) -> dict[Unit, Cost]:
-    """The cost of every unit; ``gradients`` are the values that no budget counts."""
+    """The cost of every unit; ``gradients`` are the values that no budget counts, ``model`` is the
+    ``cost_model`` of the options.
+    """
     units = list(units)
     calls = {one: _call(one.call, _places(one.node, gradients)) for unit in units for one in unit.externs}
-    known = costs.of(calls.values(), device, folder)
-    bandwidth = _bandwidth(device, folder)
+    known = costs.of(calls.values(), device, folder, model=model)
+    bandwidth = _bandwidth(device, folder) if model == "measured" else roofline.ceilings(device).bandwidth
 
     def cost(unit: Unit) -> Cost:
         externs = [known[calls[one].signature] for one in unit.externs]
@@ -54,13 +56,15 @@ def _places(node: fx.Node, gradients: Container[fx.Node]) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def workspace_of(kernel: Any, gradients: Container[fx.Node], device: torch.device, folder: Path) -> int:
+def workspace_of(
+    kernel: Any, gradients: Container[fx.Node], device: torch.device, folder: Path, model: str
+) -> int:
     """The bytes that an extern kernel asks for besides its results; ``gradients`` as above."""
     extern = lowering.extern(kernel)
     if extern is None:
         return 0
     call = _call(extern.call, _places(extern.node, gradients))
-    return costs.of([call], device, folder)[call.signature].workspace
+    return costs.of([call], device, folder, model=model)[call.signature].workspace
 
 
 def _call(node: fx.Node, gradients: tuple[int, ...] = ()) -> Call:

@@ -260,14 +260,15 @@ class Problem(schedule.Problem):
     def text(self, inside: int = 0) -> str:
         """The step at stage costed."""
         units = [unit for unit in self.halves.lines if unit is not None]
-        known = costs.of(units, self.gradients, self.device, self.options.cache_folder())
+        folder, model = self.options.cache_folder(), self.options.cost_model
+        known = costs.of(units, self.gradients, self.device, folder, model)
         head, nodes = self._written
         spelled = [
             node.replace("COST", _cost(Cost(0, inside) if unit is None else known[unit]), 1)
             for node, unit in zip(nodes, self.halves.lines, strict=True)
         ]
         about = (
-            f'module attributes {{rk.cost_model = "measured", '
+            f'module attributes {{rk.cost_model = "{model}", '
             f"rk.device = {spelling.quoted(str(self.device))}, "
             f"rk.settings = {spelling.quoted(settings.text(self.device))}, "
             f"rk.alignment = {devices.alignment(self.device)} : i64, "

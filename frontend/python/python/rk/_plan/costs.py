@@ -1,9 +1,10 @@
 """What each call of a step takes: time and workspace, measured once per distinct call and kept on disk.
 
-A call is run by itself on made-up tensors of its sizes and strides. Workspace is what PyTorch's allocator
-hands out during the call beyond the results: on the CPU it is read from the memory events of PyTorch's
-legacy profiler (the current one would start Kineto, and look for GPUs), on other devices from the
-allocator's statistics. Neither needs code of ours inside of PyTorch.
+A call is run by itself on made-up tensors of its sizes and strides. With the cost model ``roofline``
+(:mod:`rk._plan.roofline`) its time is that of the model, which no load of the machine changes. Workspace is
+what PyTorch's allocator hands out during the call beyond the results: on the CPU it is read from the memory
+events of PyTorch's legacy profiler (the current one would start Kineto, and look for GPUs), on other devices
+from the allocator's statistics. Neither needs code of ours inside of PyTorch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch.fx.node import map_arg
 from rk._graph import joint, spelling
 from rk._graph.graph_text import Call, Cost
 from rk._graph.repetition import is_unknown
-from rk._plan import cache, settings
+from rk._plan import cache, roofline, settings
 
 log = logging.getLogger(__name__)
 QUICK = 2e-3
@@ -36,17 +37,21 @@ STALL, MOST_STALL = 1e-4, 1e-2
 """Seconds for which a GPU is kept busy while calls are queued, at first and at most."""
 
 
-def versions(device: torch.device) -> str:
-    """What a cost depends on besides the call."""
+def versions(device: torch.device, model: str = "measured") -> str:
+    """What a cost depends on besides the call; ``model`` is ``cost_model`` of the options."""
     threads = f"{torch.get_num_threads()} threads"
-    return f"torch {torch.__version__}; {device.type}; {threads}; {settings.text(device)}; held"
+    times = "" if model == "measured" else f"; {model}"
+    return f"torch {torch.__version__}; {device.type}; {threads}; {settings.text(device)}; held{times}"
 
 
-def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool = False) -> dict[str, Cost]:
-    """The cost of every call by its signature. Views cost nothing and are left out. ``arena``: workspaces are
+def of(
+    calls: Iterable[Call], device: torch.device, folder: Path, *, model: str = "measured", arena: bool = False
+) -> dict[str, Cost]:
+    """The cost of every call by its signature. Views cost nothing and are left out. ``model`` is the
+    ``cost_model`` of the options, and says where times come from; workspaces are measured. ``arena``: they are
     what temporaries need at fixed addresses, packed as rk's runtime packs them, not what they add up to.
     """
-    name = f"costs-{cache.key_of(versions(device), *(['arena'] if arena else []))}"
+    name = f"costs-{cache.key_of(versions(device, model), *(['arena'] if arena else []))}"
     read = (cache.read(folder, name) or {}).items()
     known = {signature: Cost(ns, workspace, tuple(held)) for signature, (ns, workspace, held) in read}
     calls = [call for call in calls if not call.is_view and call.signature not in known]
@@ -55,30 +60,34 @@ def of(calls: Iterable[Call], device: torch.device, folder: Path, *, arena: bool
     wanted = {call.signature: call for call in calls if call.signature not in unknown}
     if wanted:
         start = time.perf_counter()
-        known.update(_all_measured(list(wanted.values()), device, arena))
+        known.update(_all_measured(list(wanted.values()), device, model == "measured", arena))
         log.info("rk: measured %d calls in %.2f s", len(wanted), time.perf_counter() - start)
         # Another process may have measured meanwhile; what both know is equally good.
         stored = {**(cache.read(folder, name) or {})}
         stored.update({signature: dataclasses.astuple(cost) for signature, cost in known.items()})
         cache.write(folder, name, stored)
-    return known | {signature: _guessed(call.node) for signature, call in unknown.items()}
+    return known | {signature: _guessed(call.node, device) for signature, call in unknown.items()}
 
 
-def _all_measured(calls: list[Call], device: torch.device, arena: bool) -> list[tuple[str, Cost]]:
+def _all_measured(
+    calls: list[Call], device: torch.device, timed: bool, arena: bool
+) -> list[tuple[str, Cost]]:
     if not torch.autograd._profiler_enabled():
-        return list(_measured(calls, device, arena))
+        return list(_measured(calls, device, timed, arena))
     # The user is profiling on this thread, and a thread has one profiler.
     threads = torch.get_num_threads()
 
     def elsewhere() -> list[tuple[str, Cost]]:
         torch.set_num_threads(threads)
-        return list(_measured(calls, device, arena))
+        return list(_measured(calls, device, timed, arena))
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(elsewhere).result()
 
 
-def _measured(calls: list[Call], device: torch.device, arena: bool) -> Iterator[tuple[str, Cost]]:
+def _measured(
+    calls: list[Call], device: torch.device, timed: bool, arena: bool
+) -> Iterator[tuple[str, Cost]]:
     with alone(device):
         for call in calls:
             if call.node is None:
@@ -86,13 +95,13 @@ def _measured(calls: list[Call], device: torch.device, arena: bool) -> Iterator[
                 continue
             if spelling.operator(call.node.target).is_effect:
                 # A collective would wait for the other processes, an assertion would fail.
-                yield call.signature, dataclasses.replace(_guessed(call.node), workspace=0)
+                yield call.signature, dataclasses.replace(_guessed(call.node, device), workspace=0)
                 continue
             try:
-                yield call.signature, _measure(call.node, device, call.gradients, arena)
+                yield call.signature, _measure(call.node, device, call.gradients, timed, arena)
             except Exception as error:  # noqa: BLE001 - any operator may refuse made-up values
                 log.info("rk: %s cannot be measured: %s", call.node.target, error)
-                yield call.signature, _guessed(call.node)
+                yield call.signature, _guessed(call.node, device)
 
 
 @contextlib.contextmanager
@@ -120,7 +129,9 @@ def real_tensors() -> Iterator[None]:
         yield
 
 
-def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...], arena: bool) -> Cost:
+def _measure(
+    node: fx.Node, device: torch.device, gradients: tuple[int, ...], timed: bool, arena: bool
+) -> Cost:
     args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
     held: tuple[int, ...] = ()
     if arena:
@@ -135,6 +146,8 @@ def _measure(node: fx.Node, device: torch.device, gradients: tuple[int, ...], ar
             for fake, size in zip(fakes, held, strict=True)
         ):
             held = ()
+    if not timed:
+        return Cost(roofline.nanoseconds(node, device), workspace, held)
     best = first
     if device.type != "cpu":
         best = _timed_by_events(node.target, args, kwargs, device)
@@ -314,8 +327,6 @@ class Allocations:
         return max(most - max(live, 0), 0)
 
 
-def _guessed(node: fx.Node) -> Cost:
-    """Memory traffic at 8 GB/s, and as much workspace as everything that the call touches."""
-    inputs = [one for source in node.all_input_nodes for one in joint.results_of(source)]
-    touched = sum(one.nbytes for one in (*inputs, *joint.results_of(node)) if one is not None)
-    return Cost(touched // 8 + 1000, touched)
+def _guessed(node: fx.Node, device: torch.device) -> Cost:
+    """Of a call that cannot be measured: as much workspace as everything that it touches."""
+    return Cost(roofline.nanoseconds(node, device), roofline.moved(node))

@@ -49,6 +49,11 @@ class Options:
     """Seconds after which the best plan counts; None is a fraction of a second, more only to find a plan at
     all.
     """
+    reproducible: bool = False
+    """Whether a plan is the same on every machine and under any load: the times of calls are those of a model
+    (bytes and operations) instead of measured ones, and the planner's limit counts its work instead of
+    seconds.
+    """
     codegen: str = "fx"
     """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order, ``inductor`` makes
     kernels of what is planned, ``rk`` calls PyTorch's kernels on planned addresses of one arena.
@@ -112,6 +117,16 @@ class Options:
     def as_dict(self) -> dict[str, Any]:
         """As ``torch.compile`` takes it."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @property
+    def cost_model(self) -> str:
+        """Where the times of calls come from: ``measured``, or ``roofline``."""
+        return "roofline" if self.reproducible else "measured"
+
+    @property
+    def timekeeping(self) -> str:
+        """What the planner's limit counts: ``wall``, or ``work``."""
+        return "work" if self.reproducible else "wall"
 
     def cache_folder(self) -> Path:
         """Where plans and costs are kept."""
@@ -195,6 +210,7 @@ _CHECKS = {
     "group": _text,
     "solver": lambda name, value: _one_of(tuple(_rk.solvers()))(name, value),
     "time_limit": _seconds,
+    "reproducible": _flag,
     "codegen": _one_of(CODEGENS),
     "verify": _flag,
     "cache_dir": _folder,

@@ -286,21 +286,24 @@ class Problem:
 
     @property
     def _where(self) -> str:
-        costed = costs.versions(self.device) if self.measures else "roofline"
+        costed = costs.versions(self.device, self.options.cost_model) if self.measures else "roofline"
         return f"{devices.alignment(self.device)} {costed} {self.standing} {self._importer} {_BUILD}"
 
     def text(self, inside: int = 0) -> str:
-        """The step at stage raw, with measured costs."""
-        folder, known = self.options.cache_folder(), {}
-        if self.measures:
-            known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
-            while self._holds_more(known):
-                del self._spelled
-                known = costs.of(self._spelled.calls, self.device, folder, arena=self._lowers)
+        """The step at stage raw, with costs."""
+        known = self._costs() if self.measures else {}
+        while self._holds_more(known):
+            del self._spelled
+            known = self._costs()
         known = {**known, TANGENTS: Cost(0, 0 if self._lowers else inside)}
+        model = self.options.cost_model if self.measures else "roofline"
         kernels = settings.text(self.device) if self.measures else ""
         alignment = devices.alignment(self.device)
-        return self._spelled.text(known, str(self.device), kernels, alignment, self._importer)
+        return self._spelled.text(known, model, str(self.device), kernels, alignment, self._importer)
+
+    def _costs(self) -> dict[str, Cost]:
+        about = {"model": self.options.cost_model, "arena": self._lowers}
+        return costs.of(self._spelled.calls, self.device, self.options.cache_folder(), **about)
 
     def _holds_more(self, known: dict[str, Cost]) -> bool:
         """Gives results the storages that they were measured to hold; whether one is longer than it was."""
@@ -358,6 +361,7 @@ def _planned(
             scope="total" if options.scope == "total" else "activations",
             solver=solver,
             time_limit=limit,
+            timekeeping=options.timekeeping,
             addresses=lower,
             reserve=reserve,
             lower=lower,

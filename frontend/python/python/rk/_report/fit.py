@@ -63,7 +63,9 @@ class Fit:
     max_batch: int | None
     """The largest batch that fits at no more than the overhead that was allowed, if it was asked for."""
     costs: str
-    """``measured``, or ``roofline``: the model of times that stands in for a device that is not there."""
+    """``measured``, or ``roofline``: the model of times that the options ask for, or that stands in for a
+    device that is not there.
+    """
 
     @property
     def fits(self) -> bool:
@@ -198,7 +200,7 @@ class _Question:
             planned=None if plan is None else max(plan.peak, stepping),
             overhead=None if plan is None else plan.overhead,
             max_batch=None,
-            costs="measured" if self.measures else "roofline",
+            costs=self.options.cost_model if self.measures else "roofline",
         )
 
     def largest(self, known: Fit, max_overhead: float) -> int:
