@@ -23,7 +23,8 @@ from torch.utils import _pytree as pytree
 
 from rk import _rk
 from rk._chain.stage_state import StageState, detached, kept_still, named, read_by_backward, storages_of
-from rk._plan import measure
+from rk._plan import measure, roofline
+from rk._plan.options import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +96,8 @@ class OnCopy(nn.Module):
 
 def measured(names: Sequence[str], modules: list[nn.Module], sample: Any) -> list[StageCost]:
     """Runs every stage forward and backward on a sample, and puts everything back. Stages that overwrite
-    their inputs are replaced in ``modules`` by :class:`OnCopy`.
+    their inputs are replaced in ``modules`` by :class:`OnCopy`. With ``rk.config.reproducible`` times are
+    those of :mod:`rk._plan.roofline`.
     """
     device = next((one.device for one in pytree.tree_leaves(sample) if _is_tensor(one)), None)
     device = device or torch.device("cpu")
@@ -122,10 +124,8 @@ def _measure(
         with torch.set_grad_enabled(graph):
             return given, module(given)
 
-    with measure.memory(device) as light:
-        start = time.perf_counter()
+    with measure.memory(device) as light, _clock(device) as running:
         result = forward(graph=False)[1]
-        seconds = _since(start, device)
     state.first_run_done()
     output = bytes_of(result)
     del result  # or its end would be measured below
@@ -135,13 +135,12 @@ def _measure(
     back, backward_seconds = measure.Memory(), 0.0
     if roots:
         gradients = [torch.zeros_like(one) for one in roots]
-        with measure.memory(device) as back:
-            start = time.perf_counter()
+        with measure.memory(device) as back, _clock(device) as backwards:
             torch.autograd.backward(roots, gradients)
-            backward_seconds = _since(start, device)
+        backward_seconds = backwards.seconds
     cost = StageCost(
         name=name,
-        forward_seconds=seconds,
+        forward_seconds=running.seconds,
         backward_seconds=backward_seconds,
         output=output,
         saved=max(full.left - output, 0),
@@ -172,10 +171,26 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _since(start: float, device: torch.device) -> float:
-    if device.type != "cpu":
-        torch.get_device_module(device).synchronize(device)
-    return time.perf_counter() - start
+class _Stopwatch:
+    """The system's clock, which waits for the device."""
+
+    seconds = 0.0
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def __enter__(self) -> _Stopwatch:
+        self.start = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device).synchronize(self.device)
+        self.seconds = time.perf_counter() - self.start
+
+
+def _clock(device: torch.device) -> _Stopwatch | roofline.Clock:
+    return roofline.Clock() if Options.parse(None).reproducible else _Stopwatch(device)
 
 
 def bytes_of(value: Any) -> int:

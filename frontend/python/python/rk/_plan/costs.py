@@ -48,8 +48,8 @@ def of(
     calls: Iterable[Call], device: torch.device, folder: Path, *, model: str = "measured", arena: bool = False
 ) -> dict[str, Cost]:
     """The cost of every call by its signature. Views cost nothing and are left out. ``model`` is the
-    ``cost_model`` of the options, and says where times come from; workspaces are measured. ``arena``: they are
-    what temporaries need at fixed addresses, packed as rk's runtime packs them, not what they add up to.
+    ``cost_model`` of the options, and says where times come from; workspaces are measured. ``arena``: they
+    are what temporaries need at fixed addresses, packed as rk's runtime packs them, not what they add up to.
     """
     name = f"costs-{cache.key_of(versions(device, model), *(['arena'] if arena else []))}"
     read = (cache.read(folder, name) or {}).items()

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from rk._graph import joint
-
 log = logging.getLogger(__name__)
-aten = torch.ops.aten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +39,9 @@ CPU = Ceilings(bandwidth=20e9, throughput=100e9, launch=1e-6)
 GPU = Ceilings(bandwidth=2e12, throughput=100e12, launch=4e-6)
 """A data-centre GPU in tf32."""
 
-COUNTED_AS = {
-    aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        aten._scaled_dot_product_flash_attention_backward
-    ),
-}
+FORMULAS = {str(operator): formula for operator, formula in flop_registry.items()}
+FLASH = "aten._scaled_dot_product_flash_attention"
+COUNTED_AS = {f"{FLASH}_for_cpu": FLASH, f"{FLASH}_for_cpu_backward": f"{FLASH}_backward"}
 """Operators that PyTorch's flop counter does not know, with those that take the same operands first."""
 
 
@@ -55,27 +51,54 @@ def ceilings(device: torch.device) -> Ceilings:
 
 
 def nanoseconds(node: fx.Node, device: torch.device) -> int:
-    """The time of one run of a call, whose ``val`` of metadata and of its operands give the sizes."""
-    of = ceilings(device)
-    return max(int((of.launch + max(moved(node) / of.bandwidth, _flops(node) / of.throughput)) * 1e9), 1)
+    """The time of one run of a call of a graph; ``val`` in the metadata gives the sizes."""
+    args, kwargs = (map_arg(given, _value) for given in (node.args, node.kwargs))
+    return _nanoseconds(node.target, args, kwargs, node.meta.get("val"), device)
 
 
 def moved(node: fx.Node) -> int:
-    """The bytes of all operands and results."""
-    operands = [one for source in node.all_input_nodes for one in joint.results_of(source)]
-    return sum(one.nbytes for one in (*operands, *joint.results_of(node)) if one is not None)
+    """The bytes of all operands and results of a call of a graph."""
+    args, kwargs = (map_arg(given, _value) for given in (node.args, node.kwargs))
+    return _bytes(args, kwargs, node.meta.get("val"))
 
 
-def _flops(node: fx.Node) -> int:
-    packet = getattr(node.target, "overloadpacket", None)
-    count = flop_registry.get(COUNTED_AS.get(packet, packet))
+class Clock(TorchDispatchMode):
+    """Counts the time of all operators that run while this context lasts, in ``seconds``."""
+
+    seconds = 0.0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001, ANN204, D105
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if not func.is_view:
+            device = next((one.device for one in _tensors(args, kwargs, out)), torch.device("cpu"))
+            self.seconds += _nanoseconds(func, args, kwargs, out, device) * 1e-9
+        return out
+
+
+def _nanoseconds(target: Any, args: Any, kwargs: Any, out: Any, device: torch.device) -> int:
+    of = ceilings(device)
+    traffic = _bytes(args, kwargs, out) / of.bandwidth
+    return max(int((of.launch + max(traffic, _flops(target, args, kwargs, out) / of.throughput)) * 1e9), 1)
+
+
+def _tensors(*values: Any) -> list[torch.Tensor]:
+    return [one for one in pytree.tree_leaves(values) if isinstance(one, torch.Tensor)]
+
+
+def _bytes(*values: Any) -> int:
+    return sum(one.nbytes for one in _tensors(*values) if one.layout is torch.strided)
+
+
+def _flops(target: Any, args: Any, kwargs: Any, out: Any) -> int:
+    name = str(getattr(target, "overloadpacket", target))
+    count = FORMULAS.get(COUNTED_AS.get(name, name))
     if count is None:
         return 0
-    args, kwargs = (map_arg(given, _value) for given in (node.args, node.kwargs))
     try:
-        return int(count(*args, **kwargs, out_val=node.meta.get("val")))
+        return int(count(*args, **kwargs, out_val=out))
     except Exception as error:  # noqa: BLE001 - a formula may not know a use of its operator
-        log.info("rk: PyTorch cannot count the operations of %s: %s", node.target, error)
+        log.info("rk: PyTorch cannot count the operations of %s: %s", target, error)
         return 0
 
 
