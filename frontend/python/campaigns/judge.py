@@ -19,7 +19,9 @@ from campaigns.process import FINDINGS
 from campaigns.program import Program
 from campaigns.ways import Way
 from rk._codegen import bits
+from rk._online.calls import GIVEN_AWAY
 from rk._plan import measure
+from rk._run import group
 
 RK_FOLDER = os.path.dirname(rk.__file__)
 REFUSALS = (rk.BudgetError, rk.CompileError, rk.OptionError)
@@ -108,8 +110,11 @@ def judge(program: Program, names: Sequence[str]) -> list[Outcome]:
 
 
 def fresh() -> None:
-    """Nothing is left of what was compiled before."""
+    """Nothing is left of what was compiled before. PyTorch may hold on to a graph of it, whose group the next
+    program would join.
+    """
     torch._dynamo.reset()
+    group.GROUPS.clear()
 
 
 def _judge_way(program: Program, way: Way, reference: Reference) -> Outcome:
@@ -181,7 +186,9 @@ def is_refusal(error: BaseException) -> bool:
         return len(str(error)) > 10
     if isinstance(error, rk.ExecutionError) and "codegen='fx'" in str(error):
         return True
-    # What the online runtime refuses, it raises itself.
+    # What the online runtime refuses, it raises itself, or a kernel raises in its words.
+    if str(error).startswith(GIVEN_AWAY):
+        return True
     frames = traceback.extract_tb(error.__traceback__)
     ours = bool(frames) and frames[-1].filename.startswith(RK_FOLDER)
     return ours and isinstance(error, NotImplementedError) and len(str(error)) > 10

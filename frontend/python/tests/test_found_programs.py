@@ -58,6 +58,16 @@ FOUND = {
         "rk 100%",
         Program(20151, (Layer("Layer", {"act": "gelu", "bias": True}), Layer("FrozenNorm")), autocast=True),
     ),
+    # A function of its own, in whose middle a graph ends, is compiled while the one before it is open: the step
+    # has a call that was never metered.
+    "a graph break beside an open call": (
+        "fx bytes",
+        Program(
+            70251,
+            (Layer("Layer", {"act": "gelu", "bias": True}), Layer("broken", {"how": "explicit"})),
+            batches=(6, 6),
+        ),
+    ),
     # Inductor draws numbers of its own, and the same ones under a budget.
     "numbers that Inductor draws": (
         "inductor",

@@ -30,7 +30,7 @@ from rk._rk import OnlineRuntime, OverBudget
 
 __all__ = ["Calls", "in_backward"]
 
-_GIVEN_AWAY = (
+GIVEN_AWAY = (
     "`x.data = y` was to give a tensor the memory of one that a budget of rk manages, which is elsewhere: "
     "write x.copy_(y) under torch.no_grad()"
 )
@@ -189,7 +189,7 @@ class Calls:
             Managed, size, strides=stride, storage_offset=offset, dtype=dtype, device=device
         )
         # `x.data = wrapper` gives an ordinary tensor the memory that a wrapper does not have.
-        torch._C._set_storage_data_ptr_access_error_msg(wrapper.untyped_storage()._cdata, _GIVEN_AWAY)
+        torch._C._set_storage_data_ptr_access_error_msg(wrapper.untyped_storage()._cdata, GIVEN_AWAY)
         wrapper._runtime = self
         wrapper._handle = handle
         self.wrappers[handle.id] = weakref.ref(wrapper)

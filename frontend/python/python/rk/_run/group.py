@@ -144,7 +144,7 @@ class Group:
                 self.shared = self._are_gathered(owner, args)
             if not self.open:
                 self._new_step(owner, args)
-            elif not self.shared:
+            elif self.step.known is None and not self.step.metered:
                 self._share()
             instance = Instance(owner, owner.base)
             instance.leaves = [args[place] for place in owner.trained]
@@ -318,7 +318,9 @@ class Group:
         self.step = None
 
     def _share(self) -> None:
-        """Two instances are open for the first time: from here on the step is careful."""
+        """A call begins beside others that nobody has metered: two are open for the first time, or a graph was
+        compiled meanwhile that ends in the middle of a function. From here on the step is careful.
+        """
         self.shared = True
         self.meter.begin()
         self.step.metered, self.step.whole = True, False
