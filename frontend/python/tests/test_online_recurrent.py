@@ -61,6 +61,18 @@ def test_layers_of_pytorch_train_at_60_and_40_percent(kind, shape):
         assert meter.peak <= budget + meter.largest + shape["packed"] * ON_THE_HOST, share
 
 
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
+def test_results_that_are_turned_in_place(kind):
+    def make():
+        return Recurrent(kind, packed=False, batch_first=True)
+
+    eager, meter = Meter(), Meter()
+    expected = train(make, lengths, meter=eager, steps=3)
+    context = rk.memory_budget(int(eager.peak * 0.75))
+    assert equal(train(make, lengths, context, meter=meter, steps=3), expected)
+    assert meter.peak <= int(eager.peak * 0.75) + meter.largest
+
+
 def bits(tensors):
     """Zeros with their signs."""
     return [rk.decheckpoint(t).detach().clone().view(torch.int32) for t in tensors]

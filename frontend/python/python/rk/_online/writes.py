@@ -13,7 +13,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
 
 from rk._graph.repetition import Manner
 from rk._online.calls import Calls
@@ -25,6 +27,17 @@ from rk._online.sequence import grown
 from rk._online.unmanaged import kind_of
 
 __all__ = ["Writes"]
+
+_aten = torch.ops.aten
+_VIEWS = {
+    _aten.transpose_.default: _aten.transpose.int,
+    _aten.t_.default: _aten.t.default,
+    _aten.squeeze_.default: _aten.squeeze.default,
+    _aten.squeeze_.dim: _aten.squeeze.dim,
+    _aten.squeeze_.dims: _aten.squeeze.dims,
+    _aten.unsqueeze_.default: _aten.unsqueeze.default,
+}
+"""What makes of a tensor a view of itself, and what makes such a view."""
 
 
 class Writes(Calls):
@@ -41,6 +54,8 @@ class Writes(Calls):
     ) -> Any:
         """Runs an operator that writes to some of its arguments."""
         if known.refused:
+            if func in _VIEWS and self._is_alone(tensors[0]):
+                return self._becomes_view(func, tensors[0], template[1:])
             raise NotImplementedError(f"{func} {known.refused}: not under a memory budget")
         slots = [
             slot for w in writes for slot in flat([template[w] if isinstance(w, int) else options.get(w)])
@@ -90,6 +105,22 @@ class Writes(Calls):
             self._keep(handles, replay)
         wrapped = {id(v): self.wrap(v, h) for v, h in zip(fresh, handles[len(moved) :], strict=True)}
         return map_tensors(result, lambda t: given[id(t)] if id(t) in given else wrapped[id(t)])
+
+    def _is_alone(self, tensor: Tensor) -> bool:
+        """Whether a tensor is of this budget, and nobody else has its memory: of views that were made before,
+        autograd would make the same views of the new shape.
+        """
+        if type(tensor) is not Managed or tensor._runtime is not self or tensor._is_view():
+            return False
+        return len(self.core.sharers(tensor._handle.id)) == 1
+
+    def _becomes_view(self, func: Any, tensor: Managed, rest: list[Any]) -> Managed:
+        """A managed tensor becomes a view of itself: nothing is written but how it lies."""
+        view = self._dispatch(_VIEWS[func], (tensor, *rest), {})
+        tensor._handle = view._handle
+        self.wrappers[tensor._handle.id] = weakref.ref(tensor)
+        with no_dispatch():
+            return func(tensor, *rest)
 
     def _grow(
         self,
