@@ -58,8 +58,8 @@ FOUND = {
         "rk 100%",
         Program(20151, (Layer("Layer", {"act": "gelu", "bias": True}), Layer("FrozenNorm")), autocast=True),
     ),
-    # A function of its own, in whose middle a graph ends, is compiled while the one before it is open: the step
-    # has a call that was never metered.
+    # A function in whose middle a graph ends is compiled while the one before it is open: the step has a call
+    # that was never metered.
     "a graph break beside an open call": (
         "fx bytes",
         Program(

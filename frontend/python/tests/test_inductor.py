@@ -96,6 +96,15 @@ def test_without_gradients():
         torch.testing.assert_close(found, model(x))
 
 
+@pytest.mark.parametrize("budget", ["60%", "100%"])
+def test_a_pass_without_calls(budget):
+    """The gradient of a sum is what comes in, twice: Inductor has nothing to generate."""
+    a, b = (torch.randn(4, 4, requires_grad=True) for _ in range(2))
+    options = {"codegen": "inductor", "budget": budget, "on_infeasible": "best"}
+    torch.compile(lambda a, b: a + b, backend="rk", options=options)(a * 2, b * 3).sum().backward()
+    assert a.grad.unique() == 2 and b.grad.unique() == 3
+
+
 class Square(torch.autograd.Function):
     """Hands out what it saves."""
 

@@ -115,13 +115,25 @@ class Planned:
 
     def replay(self, lines: Sequence[Any], *, is_backward: bool) -> None:
         """Reads a pass from its wrapper; raises :class:`Exceeded` if the step takes more than the budget."""
+        replay = self._replay()
+        half = self._backward(replay, lines) if is_backward else replay.half(lines)
+        self._takes(half, is_backward=is_backward)
+
+    def pass_by(self, graph: fx.GraphModule, *, is_backward: bool) -> None:
+        """A pass without calls hands on what is there."""
+        half = Half(holder="the hand-over", results=[None] * len(lowering.outputs_of(graph)))
+        if is_backward and self.halves_replayed:
+            found, held = self._there(self._replay())
+            half.peak = sum({id(one): one.size for one in (*held, *(one for _, one in found))}.values())
+        self._takes(half, is_backward=is_backward)
+
+    def _replay(self) -> Replay:
         about = {"device": self.device, "folder": self._folder, "model": self._cost_model}
         workspace = functools.partial(costs.workspace_of, **about)
-        replay = Replay(devices.alignment(self.device), workspace)
-        if is_backward:
-            half = self._backward(replay, lines)
-        else:
-            half = replay.half(lines)
+        return Replay(devices.alignment(self.device), workspace)
+
+    def _takes(self, half: Half, *, is_backward: bool) -> None:
+        if not is_backward:
             self.left = sum({id(one): one.size for one in half.results if one is not None}.values())
             half.peak = max(half.peak, self.left + self.inside)
             self.halves_replayed = []
@@ -136,6 +148,12 @@ class Planned:
         if not self.halves_replayed:
             # Forward was compiled before, by another process: what it leaves is as planned.
             return Half()
+        found, held = self._there(replay)
+        gradients = [place for place in self.step.gradient_places() if place < len(V.graph.graph_outputs)]
+        return replay.half(lines, found=found, held=held, uncounted=gradients)
+
+    def _there(self, replay: Replay) -> tuple[list[tuple[str, Storage]], list[Storage]]:
+        """What backward finds of forward by name, and what the caller holds meanwhile."""
         forward = self.halves_replayed[0]
         results = forward.results
         found = [
@@ -149,8 +167,7 @@ class Planned:
             for node in self.halves.late
             if _tensor(node) is not None
         ]
-        gradients = [place for place in self.step.gradient_places() if place < len(V.graph.graph_outputs)]
-        return replay.half(lines, found=found, held=[*held, *tangents], uncounted=gradients)
+        return found, [*held, *tangents]
 
 
 def _tensor(node: fx.Node) -> torch.Tensor | None:
@@ -274,5 +291,9 @@ class Compiler:
                 about["layout_opt"] = planned.halves.forward.layout
                 lowering.leave_arguments(graph)
             code = compile_fx_inner(graph, inputs, **about)
+        if not hasattr(code, "current_callable"):
+            # A pass without calls, such as the gradient of a sum: there is nothing to generate.
+            self._hooked(lambda: planned.pass_by(graph, is_backward=late))
+            return self.wraps[late](code)
         code.current_callable = self.wraps[late](code.current_callable)
         return code

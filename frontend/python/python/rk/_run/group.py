@@ -318,8 +318,8 @@ class Group:
         self.step = None
 
     def _share(self) -> None:
-        """A call begins beside others that nobody has metered: two are open for the first time, or a graph was
-        compiled meanwhile that ends in the middle of a function. From here on the step is careful.
+        """A call begins beside others that nobody has metered: two are open for the first time, or a graph
+        that ends in the middle of a function was compiled meanwhile. From here on the step is careful.
         """
         self.shared = True
         self.meter.begin()
