@@ -61,6 +61,12 @@ class Reference:
             self._plain[backend] = attempt(lambda: ways.run_plain(self.program, backend))
         return self._plain[backend]
 
+    def watched(self) -> Run:
+        """The eager run with a mode that looks on: for a few operators, autograd then takes the formulas that
+        it has for tensors of other classes, whose last bits and signs of zeros are others.
+        """
+        return ways.run_online(self.program, ways.Onlooker())
+
     def online_peak(self) -> int:
         """The bytes that operators make at once, without a limit."""
         if not self._whole:
@@ -128,7 +134,11 @@ def _judge_way(program: Program, way: Way, reference: Reference) -> Outcome:
     if wrong and way.kind == "inductor":
         wrong = _unlike_inductor(reference, run)
     elif wrong and way.compiles and reference.plain("aot_eager")[0] is not None:
-        wrong = different(reference.plain("aot_eager")[0].notes, run.notes)
+        # Each by itself: of a buffer that is read before it is written, aot_eager's gradient is not eager's.
+        other = different(reference.plain("aot_eager")[0].notes, run.notes)
+        wrong = [name for name in wrong if name in other]
+    elif wrong and not way.compiles:
+        wrong = different(reference.watched().notes, run.notes)
     if wrong:
         problem = reference.problem(way)
         differs = problem.startswith(("aot_eager differs", "Inductor fails"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import rk
 from campaigns.caller import Compiler, Run, given, lasting, rows_of
@@ -142,8 +143,16 @@ class Online:
             self.meter.__exit__(*failure)
 
 
-def run_online(program: Program, online: Online) -> Run:
-    """Trains under a budget."""
+class Onlooker(TorchDispatchMode):
+    """Does nothing but be there."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Calls the operator."""
+        return func(*args, **(kwargs or {}))
+
+
+def run_online(program: Program, online: Online | Onlooker) -> Run:
+    """Trains under a budget, or under what looks on."""
     return Run(program, lambda one: one, online).train()
 
 
