@@ -31,7 +31,8 @@ from rk._rk import OnlineRuntime, OverBudget
 __all__ = ["Calls", "in_backward"]
 
 GIVEN_AWAY = (
-    "`x.data = y` was to give a tensor the memory of one that a budget of rk manages, which is elsewhere: "
+    "the memory of a tensor that a budget of rk manages is elsewhere: what reads it past PyTorch's "
+    "dispatcher (F.ctc_loss reads its lengths so) needs rk.decheckpoint(x), and in place of `x.data = y` "
     "write x.copy_(y) under torch.no_grad()"
 )
 """What is raised when a kernel asks for the memory of a managed tensor."""

@@ -10,6 +10,7 @@ Not here: decisions (``rk._rk``), the interface for users (``budget``), how a ca
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from rk._online.calls import in_backward
 from rk._online.managed import Managed
-from rk._online.operators import operator
+from rk._online.operators import Operator, operator
 from rk._online.replay import Replay, lies_like, scan
 from rk._online.sums import Sums
 from rk._online.writes import Writes
@@ -160,6 +161,8 @@ class Runtime(Writes, Sums):
             writes = known.writes(args)
             if writes:
                 return self.write(func, known, writes, template, options, tensors)
+        if known.other_gradient and any(one.requires_grad for one in tensors):
+            _tell(known)
         replay = Replay(func, template, options)
         ids, operands = self._begin(replay, known, tensors)
         try:
@@ -171,3 +174,14 @@ class Runtime(Writes, Sums):
             self.core.abandon(ids)
             raise
         return self._give_out(replay, known, ids, tensors, operands, result, nanos)
+
+
+def _tell(known: Operator) -> None:
+    """Once, of an operator whose gradient has other bits where somebody looks on."""
+    known.other_gradient = False
+    warnings.warn(
+        f"rk: autograd computes the gradient of {known.func} by another formula under a memory budget, as it "
+        "does under any mode or for a subclass of tensors: last bits, and signs of zeros, may differ from "
+        "those of plain PyTorch. They are the same with every budget",
+        stacklevel=2,
+    )

@@ -37,6 +37,12 @@ _SHAPED = {
         *("new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full"),
     )
 }
+# Operators whose gradients autograd computes by another formula where a subclass or a mode looks on, which
+# gives other last bits, or zeros of another sign.
+_OTHER_GRADIENT = {
+    *("aten::prod", "aten::prod.dim_int", "aten::cumprod", "aten::masked_fill.Tensor"),
+    *("aten::max", "aten::min", "aten::median", "aten::nanmedian"),
+}
 # The place of their flag for training, without which they write nothing.
 _TRAINING = 5
 
@@ -75,6 +81,8 @@ class Operator:
     """Whether it makes the gradient of a slice."""
     adds: bool
     """Whether it adds two tensors."""
+    other_gradient: bool
+    """Whether its gradient may have other last bits than that of plain PyTorch, and nobody was told."""
 
     def again(self, tensors: Sequence[Tensor]) -> Manner:
         """What a second run of this call does."""
@@ -148,5 +156,6 @@ def _read(func: Any, key: int) -> Operator:
         shaped=schema.name in _SHAPED and schema.overload_name == "",
         part=schema.name in _PARTS and schema.overload_name == "",
         adds=schema.name == "aten::add" and schema.overload_name == "Tensor",
+        other_gradient=f"{schema.name}.{schema.overload_name}".rstrip(".") in _OTHER_GRADIENT,
         ordinary=_READ_ON_THE_HOST.get(schema.name, ()),
     )
