@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument(
         "--families", default=",".join(families.FAMILIES), help="of " + ", ".join(families.FAMILIES)
     )
-    parser.add_argument("--ways", default="fx,rk", help="compile: fx, rk; import: import")
+    parser.add_argument("--ways", default="fx,rk", help="compile: fx, rk; import; online")
     parser.add_argument("--only", default="", metavar="REGEX", help="items whose key matches")
     parser.add_argument("--direct", action="store_true", help="without Dynamo, in half of the time")
     parser.add_argument("--again", action="store_true", help="run what is on record again")

@@ -198,7 +198,7 @@ def _failed(error: BaseException) -> Outcome:
     inner = getattr(error, "inner_exception", error)
     if isinstance(inner, rk.RkError):
         return Outcome("refused", told(inner))
-    return Outcome("crash", f"{told(inner)} @ {_place(inner)}")
+    return Outcome("crash", f"{told(inner)} @ {place(inner)}")
 
 
 def same(left: Sequence[Any], right: Sequence[Any]) -> bool:
@@ -231,7 +231,8 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(lines)[:400]}"
 
 
-def _place(error: BaseException) -> str:
+def place(error: BaseException) -> str:
+    """The last frames of an error, rk's if there are some."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [one for one in frames if "/rk/" in one.filename] or frames
     return " < ".join(

@@ -18,6 +18,7 @@ KINDS = ("equal", "refused", "unsteady", "slow", "wrong", "crash")
 WAYS = {
     "fx": 'codegen `"fx"`',
     "rk": 'codegen `"rk"`',
+    "online": "`rk.memory_budget`",
     "import": "`rk-import` to `rk-run --check`",
 }
 MOST_NAMES = 12
@@ -50,6 +51,9 @@ class Summary:
         for way in WAYS:
             parts.append(self._reasons(f"Refused: {WAYS[way]}", self._of(way, "refused")))
         parts.append(
+            self._reasons("Equal to eager PyTorch under a mode that does nothing", self._told("equal"))
+        )
+        parts.append(
             self._reasons("Not reproducible by itself: two runs without a plan differ", self._unsteady())
         )
         parts.append(self._reasons("PyTorch itself does not", self._of(PLAIN, "torch")))
@@ -68,7 +72,8 @@ class Summary:
             "Every operator's samples in what ships with PyTorch (`op_db`, `module_db`, `hop_db`,\n"
             "`custom_op_db`, `autograd_function_db`), each inside of a small training function, forward and\n"
             "backward, on the CPU. Compared are all bits of outputs, gradients, what is overwritten and the\n"
-            "generator with those of `aot_eager` (`rk-import`: with those of eager PyTorch).\n"
+            "generator with those of `aot_eager` (`rk-import` and `rk.memory_budget`: with those of eager\n"
+            "PyTorch).\n"
             f"{datetime.date.today().isoformat()}, commit {commit or 'unknown'}, torch {version}: "
             f"{len(operators)} operators, {len(self.records)} samples.\n"
             "Written by `python -m campaigns.opinfo --table`.\n"
@@ -117,6 +122,10 @@ class Summary:
             about = ways.get(way)
             if about is not None and about["kind"] == kind:
                 yield item, about.get("reason", "")
+
+    def _told(self, kind: str) -> Iterator[tuple[str, str]]:
+        """Online, of one kind, with something to say."""
+        return (one for one in self._of("online", kind) if one[1])
 
     def _unsteady(self) -> Iterator[tuple[str, str]]:
         for way in WAYS:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from campaigns.opinfo import compiled, families, imported
+from campaigns.opinfo import compiled, families, imported, online
 from campaigns.opinfo.compiled import Outcome
 from campaigns.opinfo.families import Item, Subject
 from campaigns.opinfo.supervisor import TOGETHER
@@ -95,6 +95,9 @@ def record(
         if way in imported.WAYS:
             at(way)
             found[way] = imported.outcome(subject, item.differentiable)
+        if way in online.WAYS:
+            at(way)
+            found[way] = online.outcome(subject)
     about = {way: _brief(dataclasses.asdict(one)) for way, one in found.items()}
     return {"item": item.key, "sample": number, "ways": about}
 
