@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import re
 from pathlib import Path
@@ -12,7 +13,10 @@ import rk
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]+) -->\n)?```python\n(?P<code>.*?)```", re.DOTALL)
+BLOCK = re.compile(
+    r"(?:<!-- (?:not run: (?P<reason>[^>]+)|needs (?P<library>\w+)) -->\n)?```python\n(?P<code>.*?)```",
+    re.DOTALL,
+)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 
 
@@ -21,10 +25,14 @@ def name(page: Path) -> str:
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
-    """The blocks of a page that run, with the lines that they start at."""
+    """The blocks of a page that run here, with the lines that they start at."""
     text = page.read_text()
-    found = [one for one in BLOCK.finditer(text) if not one["reason"]]
+    found = [one for one in BLOCK.finditer(text) if not one["reason"] and is_there(one["library"])]
     return [(text.count("\n", 0, one.start("code")), one["code"]) for one in found]
+
+
+def is_there(library: str | None) -> bool:
+    return library is None or importlib.util.find_spec(library) is not None
 
 
 def prose(page: Path) -> str:
@@ -55,8 +63,9 @@ def test_the_code_runs(page, tmp_path, monkeypatch):
 def test_blocks_are_found():
     assert sum(len(blocks(page)) for page in PAGES) >= 25
     for page in PAGES:
-        told = re.findall(r"<!-- not run: .*? -->", page.read_text())
-        assert len(told) == sum(bool(one["reason"]) for one in BLOCK.finditer(page.read_text())), name(page)
+        told = re.findall(r"<!-- (?:not run: |needs ).*? -->", page.read_text())
+        marked = [one for one in BLOCK.finditer(page.read_text()) if one["reason"] or one["library"]]
+        assert len(told) == len(marked), name(page)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
