@@ -61,7 +61,7 @@ enum Verb {
     Lit(goldens::LitOptions),
     /// Rewrite golden files and snapshots; read `git diff` before committing
     Bless(goldens::BlessOptions),
-    /// Write docs/passes.md from the passes' headers and their lit examples
+    /// Write the pages of the manual that come from sources: passes, Python API, command lines, dialect
     Docs(passes_page::Options),
     /// Build the manual under docs as a site; a broken link is an error
     Manual(manual::Options),
@@ -103,7 +103,10 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Release(options) => release::run(&checkout, &options),
         Verb::Lit(options) => goldens::lit(&checkout, &options),
         Verb::Bless(options) => goldens::bless(&checkout, &options),
-        Verb::Docs(options) => passes_page::run(&checkout, &options),
+        Verb::Docs(options) => {
+            passes_page::run(&checkout, &options)?;
+            python::reference(&checkout, options.check)
+        }
         Verb::Manual(options) => manual::run(&checkout, &options),
         Verb::GpuTables(options) => python::gpu_tables(&checkout, &options),
         Verb::NewPass(options) => new_pass::run(&checkout, &options),

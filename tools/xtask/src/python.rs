@@ -140,6 +140,18 @@ pub fn gpu_tables(checkout: &Checkout, options: &GpuTablesOptions) -> Result<()>
     process::show(command.args(folders).env("PYTHONPATH", paths))
 }
 
+/// Writes the generated parts of docs/reference, or checks them. The package and the tools must be built.
+///
+/// # Errors
+/// When something is not built, or a page is another one and `check` was given.
+pub fn reference(checkout: &Checkout, check: bool) -> Result<()> {
+    assemble(checkout)?;
+    let mut command = Command::new(checkout.python());
+    command.args(["-m", "reference"]).args(check.then_some("--check")).current_dir(checkout.path(FOLDER));
+    command.env("PYTHONPATH", checkout.path(PACKAGES)).env("RK_TOOLS", checkout.binaries()?);
+    process::show(&mut command)
+}
+
 /// Builds the extension that runs lowered steps, and gives its file beside the package's sources.
 ///
 /// # Errors
