@@ -20,12 +20,13 @@ Decisions, and why.
   of the saved values, so it also tells when an instance is over without a backward pass (see
   :mod:`rk._codegen.native`, whose scheme of ticket and keeper it is).
 * **The sequence is observed.** A step begins with a forward half while no instance is open. While a step
-  is not known it is *careful*: each instance runs what holds least, and memory is read at every event
-  (:mod:`rk._run.observe`). From such a step come what lies beside at each event and the choice, by
-  ``rk_solve::choose``. A step that departs from the known sequence is careful from there on, and is
-  learnt again from the next one.
+  is not known it is *careful* (:mod:`rk._run.careful`): each instance runs what holds least, and memory is
+  read at every event (:mod:`rk._run.observe`). From such a step come what lies beside at each event and the
+  choice, by ``rk_solve::choose``. A step that departs from the known sequence is careful from there on, and
+  is learnt again from the next one.
 * **A graph alone** is neither observed nor careful: as long as no two instances were open at once it runs
-  the plan for the whole budget.
+  the plan for the whole budget. When a second one begins, the first becomes a checkpoint, from arguments
+  that are remembered for this (:mod:`rk._run.less`), and the step is careful from there on.
 * **Scope `device`** has a group of its own kind (:mod:`rk._run.device_scope`): all that is allocated counts,
   so every step is observed, that of a graph alone, too. What an optimizer will add is foreseen
   (:mod:`rk._run.optimizers`), and its step is checked before it runs.

@@ -164,6 +164,13 @@ class GraphClass:
         self.times += 1
         return self._variant("tight", self.problem.plan(str(room), 0), "within", room)
 
+    @functools.cached_property
+    def output_bytes(self) -> int:
+        """Bytes of what forward hands out."""
+        tensors = [joint.tensor_of(one) for one in self.problem.step.outputs]
+        storages = (one.untyped_storage() for one in tensors if one is not None)
+        return sum({one._cdata: one.nbytes() for one in storages}.values())
+
     @property
     def gradient_bytes(self) -> int:
         """Bytes of the gradients of parameters that backward makes."""

@@ -23,7 +23,6 @@ from rk._plan.options import Options
 from rk._plan.planning import readable
 from rk._run import group, optimizers, sequence
 from rk._run.steps import Known, Step
-from rk._run.variants import Instance
 from rk._run.whole import WholeMeter
 from rk.errors import TorchError
 
@@ -44,6 +43,7 @@ class DeviceGroup(group.Group):
     """Graphs that share a budget for all that is allocated on their device."""
 
     alone_suffices = False
+    adds_gradients = False
 
     def __init__(self, device: torch.device, options: Options) -> None:
         """Everything is counted from here on."""
@@ -148,16 +148,6 @@ class DeviceGroup(group.Group):
             growth = owner.checkpoint.numbers[0] + owner.checkpoint.schedule.handed / 2
         rest = max(math.ceil(growth * late / mine) if mine else 0, late, first + coming - level)
         return rest + (level + self.stands(self.step) + rest) // BESIDE if rest else 0
-
-    def _lacks(self, instance: Instance, missing: int) -> None:
-        """The user is told before the backward half runs."""
-        if missing <= 0:
-            return
-        budget, name = int(self.asked), f"backward of {instance.owner.name}"
-        smallest = budget + missing + budget // sequence.MARGIN
-        text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
-        text += f". The smallest budget that should do is {smallest} bytes"
-        sequence.refuse(self, text, budget, smallest, name)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to take a step: it is refused if it would take more than there is."""

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 
 from rk._plan.options import Options
-from rk._run import agreement, fixed, observe, sequence
+from rk._run import agreement, fixed, observe
+from rk._run.careful import Careful
 from rk._run.observe import Meter
 from rk._run.parameters import may_be_gathered
 from rk._run.steps import Event, Known, Step
-from rk._run.variants import Instance, Variant
+from rk._run.variants import Instance
 from rk.errors import BudgetError
 
 log = logging.getLogger("rk")
@@ -60,11 +61,13 @@ def of(kind: type[Group], device: torch.device, options: Options) -> Group:
     return found
 
 
-class Group:
+class Group(Careful):
     """See the module."""
 
     alone_suffices = True
     """Calls that are never open together need no choice: each graph has what was planned for it."""
+    adds_gradients = True
+    """What a plan takes is without gradients: those that are added to others stand beside it meanwhile."""
 
     def __init__(self, device: torch.device, options: Options) -> None:
         """A group begins without classes."""
@@ -104,10 +107,6 @@ class Group:
     def alone(self, budget: str) -> str:
         """The budget of a graph that is planned now, if it is alone; ``budget`` is what it was given."""
         return budget
-
-    def stands(self, step: Step) -> int:
-        """Bytes of the budget that are there, or will be, whatever the calls of a step do."""
-        return 0
 
     def taken(self, step: Step) -> int:
         """Bytes of the budget that a step has taken at most."""
@@ -195,11 +194,9 @@ class Group:
             self.step.begins(instance, forward=False)
             if self.step.metered or self.step.departed:
                 level = self._meters(instance, forward=False)
-                held, _, backward, _ = instance.variant.numbers
                 room = self.room(self.step)
                 if room is not None and self.step.is_careful:
-                    missing = self._make_room(level - held + backward - room, instance)
-                    self._lacks(instance, missing)
+                    self._fit_backward(instance, room - level)
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
@@ -225,82 +222,20 @@ class Group:
         else:
             event.level = event.before = sum(one.bytes for one in self.open.values())
         if not forward:
-            gathered = self.meter.parameters.is_gathered
-            event.accumulates = any(leaf.grad is not None or gathered(leaf) for leaf in instance.leaves)
+            event.accumulates = self._accumulates(instance)
+            step.met.update(map(id, instance.leaves))
         step.events.append(event)
         step.floor = min(step.floor, event.level)
         return event.level - step.floor
 
-    def _make_room(self, need: int, without: Instance | None = None) -> int:
-        """Lets open instances become checkpoints until so many bytes are free; what is still missing."""
-        for one in sorted(self.open.values(), key=lambda one: -one.variant.numbers[0]):
-            if need <= 0:
-                break
-            if one.free is not None and one is not without and not one.closed:
-                before = one.variant.numbers[0]
-                one.free()
-                self.freed += 1
-                need -= before - one.variant.numbers[0]
-        return max(need, 0)
-
-    def _careful(self, owner: Any, level: int) -> Variant:
-        """What holds least of the variants that fit beside what is there now."""
-        room = self.room(self.step)
-        if not owner.switches:
-            return owner.base
-        least = owner.checkpoint
-        if room is None:
-            # What it is a share of is not known; what a graph would have alone is within that.
-            takes = least.schedule.handed + max(least.numbers[1:3])
-            return least if self.open or takes <= owner.base.schedule.peak else owner.base
-        _, forward, backward, _ = least.numbers
-        # By then its results and what comes back for them may be there, too.
-        takes = max(forward, backward + least.schedule.handed)
-        for coming in sorted({self._coming(owner), 0}, reverse=True):
-            need = level + coming + takes - room
-            level -= max(need, 0) - self._make_room(need)
-            free = room - level - coming
-            if takes <= free:
-                return least
-            found = owner.holding(least.numbers[0], free) or owner.holding(None, free)
-            if found is not None:
-                return found
-        if level + max(forward, backward) <= room:
-            return least
-        return self._exceeds(owner, least, level)
-
-    def _coming(self, owner: Any) -> int:
-        """Bytes that will be there before the backward half of a call of this class, and are not yet."""
-        return 0
-
-    def _rest(self, owner: Any, level: int) -> int:
-        """Bytes by which what is there will grow, as far as that is known, until the fullest moment."""
-        return 0
-
-    def _lacks(self, instance: Instance, missing: int) -> None:
-        """So many bytes are missing for the backward half of an instance."""
-
-    def _exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
-        """Nothing fits: BudgetError, or a warning."""
-        there = level + self.stands(self.step)
-        try:
-            return owner.within(max(self.room(self.step) - level, 1))
-        except BudgetError as unmet:
-            rest = self._rest(owner, level)
-            smallest = None if unmet.smallest_bytes is None else there + rest + unmet.smallest_bytes
-            text = (
-                f"the calls of {len(self.classes)} graphs share the budget of {self.asked} bytes and do not "
-                f"fit: {there} bytes are there{self.told()} when {owner.name} begins, and {unmet}"
-            )
-        if smallest is not None:
-            text += f". The smallest budget that does up to here is {smallest - rest} bytes"
-            text += f"; with the calls that follow, {smallest} should do" if rest else ""
-        sequence.refuse(self, text, int(self.asked), smallest, owner.name)
-        return least
-
-    def told(self) -> str:
-        """What the bytes are that are there when a call begins."""
-        return ""
+    def _accumulates(self, instance: Instance) -> bool:
+        """Whether the gradients that a backward half makes are added to others, and count meanwhile."""
+        if not self.adds_gradients:
+            return False
+        others = {id(leaf) for one in self.open.values() if one is not instance for leaf in one.leaves}
+        others |= self.step.met
+        gathered = self.meter.parameters.is_gathered
+        return any(leaf.grad is not None or id(leaf) in others or gathered(leaf) for leaf in instance.leaves)
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
@@ -322,10 +257,16 @@ class Group:
         that ends in the middle of a function was compiled meanwhile. From here on the step is careful.
         """
         self.shared = True
+        for one in self.open.values():
+            # Each has run what was planned for the whole budget.
+            if one.free is not None:
+                one.free()
         self.meter.begin()
         self.step.metered, self.step.whole = True, False
         level = self.meter.read()[0] if self.meter.works else 0
-        self.step.floor = level - sum(one.variant.numbers[0] for one in self.open.values())
+        # What was there before the meter began is not in what it reads on the CPU.
+        there = sum(one.variant.numbers[0] + one.owner.output_bytes for one in self.open.values())
+        self.step.floor = level - there
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self._finish(owner)

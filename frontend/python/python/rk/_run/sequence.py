@@ -101,10 +101,14 @@ def learnt(group: Any, step: Step) -> Known:
         variants[owner] += _between(owner, budget, share)
     if observed.are_apart:
         _add_for_room(observed, budget, variants)
-    for _ in range(TIGHTER):
+    for attempt in range(TIGHTER):
         options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
         chosen, time, peak, event, bound = observed.choose(budget, options)
-        if chosen is not None or not _tightened(observed, budget, variants, peak, event):
+        if chosen is not None:
+            break
+        if not attempt and _add_seen(step, variants):
+            continue
+        if not _tightened(observed, budget, variants, peak, event):
             break
     holder = _holder(observed, event)
     taken = group.taken(step)
@@ -151,6 +155,17 @@ def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Vari
             found = owner.holding(None, room)
             if found is not None and not any(found is one for one in variants[owner]):
                 variants[owner].append(found)
+
+
+def _add_seen(step: Step, variants: dict[Any, list[Variant]]) -> bool:
+    """Adds what the calls have run, if that is another plan; whether there is one."""
+    new = False
+    for instance in step.instances:
+        known = variants[instance.owner]
+        if not any(instance.variant is one for one in known):
+            known.append(instance.variant)
+            new = True
+    return new
 
 
 def _keep(owner: Any) -> Variant:

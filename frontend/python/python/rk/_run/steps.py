@@ -19,7 +19,9 @@ class Event:
     before: int = 0
     """The most since the half before it ended."""
     accumulates: bool = False
-    """The parameters have gradients, to which those of this half are added."""
+    """The parameters have gradients, or other halves of the step make some, to which those of this half are
+    added.
+    """
 
 
 @dataclasses.dataclass
@@ -57,6 +59,8 @@ class Step:
         self.instances: list[Instance] = []
         self.ends: dict[int, int] = {}
         """Per forward half, the last event at which the instance held something."""
+        self.met: set[int] = set()
+        """The parameters, by identity, that a backward half has begun to compute gradients of."""
         self.floor = 0
         """Bytes that were there before the step."""
         self.peak = 0

@@ -21,6 +21,7 @@ from rk._codegen import program, saved_hooks
 from rk._graph import joint, loans
 from rk._graph.step import Step
 from rk._plan.schedule import Schedule
+from rk._run import less
 from rk.errors import ExecutionError
 
 Key = tuple[str, Any]
@@ -148,7 +149,7 @@ class Instance:
 
     def close(self) -> None:
         """Nothing is held any more; called from wherever the ticket dies, so it takes no lock."""
-        self.closed = True
+        self.closed, self.free = True, None
 
 
 class Switch(program.Program):
@@ -177,7 +178,7 @@ class Switch(program.Program):
         # Hooks get what autograd saves, and nothing else is to be held where they are to let go of it.
         instance = self._owner.group.begin(self._owner, args, hooked)
         code = self.base if instance.variant is self._owner.base else instance.variant.code
-        spared = self._spared(instance, code, args) if instance.group.shared and not hooked else None
+        lets_go = None if hooked else less.prepared(instance, code, args)
         try:
             results = list(code.forward(args))
         except BaseException:
@@ -192,8 +193,8 @@ class Switch(program.Program):
         self._instances[number] = instance
         owner = keeper if hooked and not recomputed else ticket
         weakref.finalize(owner.untyped_storage(), self._over, number).atexit = False
-        if spared is not None:
-            self._prepare(instance, code, saved, spared)
+        if lets_go is not None:
+            instance.free = lets_go(saved)
         instance.group.end(instance)
         return [*results, *saved[: self._place], ticket, keeper, *saved[self._place :]]
 
@@ -203,35 +204,6 @@ class Switch(program.Program):
         instance.beside = carried
         instance.versions = {key: one._version for key, one in carried.items() if key in code.checked}
         return [_nothing() if one is None else one for one in slots]
-
-    def _spared(self, instance: Instance, code: Code, args: list[Any]) -> dict[Key, torch.Tensor] | None:
-        """The arguments that an instance has to have at hand to become a checkpoint; None if it cannot."""
-        least = self._owner.checkpoint
-        if instance.variant is least:
-            return None
-        missing = [key for key in least.code.keys if key not in code.places]
-        if any(key[0] != "input" and key not in least.code.copies for key in missing):
-            return None
-        copies = least.code.copies
-        return {key: args[copies[key]].clone() if key in copies else args[key[1]] for key in missing}
-
-    def _prepare(self, instance: Instance, code: Code, saved: list[Any], spared: dict[Key, Any]) -> None:
-        least = self._owner.checkpoint
-        here = zip(self.base.keys, saved, strict=True)
-        own = code.own - least.code.own
-        storages = [weakref.ref(one.untyped_storage()) for key, one in here if key in own]
-
-        def free() -> None:
-            for storage in storages:
-                if (found := storage()) is not None:
-                    found.resize_(0)
-            beside = {**spared, **(instance.beside or {})}
-            instance.beside = {key: one for key, one in beside.items() if key in least.code.places}
-            instance.versions |= {key: versions[key] for key in spared if key in least.code.checked}
-            instance.variant, instance.free = least, None
-
-        versions = {key: one._version for key, one in spared.items()}
-        instance.free = free
 
     def _over(self, number: int) -> None:
         instance = self._instances.pop(number, None)

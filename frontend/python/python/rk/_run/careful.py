@@ -1,0 +1,136 @@
+"""What a step runs that is not known yet, or not any more: what holds least, and what lets others hold less.
+
+Such a step is *careful*. A forward half runs the checkpoint, or a plan that fits beside what is there; open
+instances become checkpoints where room is missing (:mod:`rk._run.less`); a backward half that would take too
+much runs by another plan that reads what the instance has. If all of that is not enough, the user is told
+before anything is exceeded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rk._run import sequence
+from rk._run.variants import Instance, Variant
+from rk.errors import BudgetError
+
+if TYPE_CHECKING:
+    from rk._run.steps import Step
+
+
+class Careful:
+    """The part of a group that decides one half after the other."""
+
+    asked: str
+    classes: Any
+    open: dict[int, Instance]
+    step: Step | None
+    freed: int
+
+    def room(self, step: Step) -> int | None:
+        """Bytes that a step may take above its floor; None if that is not known yet."""
+        raise NotImplementedError
+
+    def stands(self, step: Step) -> int:
+        """Bytes of the budget that are there, or will be, whatever the calls of a step do."""
+        return 0
+
+    def _make_room(self, need: int, without: Instance | None = None) -> int:
+        """Lets open instances become checkpoints until so many bytes are free; what is still missing."""
+        for one in sorted(self.open.values(), key=lambda one: -one.variant.numbers[0]):
+            if need <= 0:
+                break
+            if one.free is not None and one is not without and not one.closed:
+                before = one.variant.numbers[0]
+                one.free()
+                self.freed += 1
+                need -= before - one.variant.numbers[0]
+        return max(need, 0)
+
+    def _fit_backward(self, instance: Instance, room: int) -> None:
+        """Sees to it that a backward half takes no more than what it holds and ``room``."""
+        held, _, backward, _ = instance.variant.numbers
+        if self.step.events[-1].accumulates:
+            backward += instance.owner.gradient_bytes
+        missing = self._make_room(backward - held - room, instance)
+        self._lacks(instance, self._tightened(instance, missing))
+
+    def _tightened(self, instance: Instance, missing: int) -> int:
+        """Lets a backward half run by a plan that takes less, of what it has; what is still missing."""
+        owner, (held, _, backward, _) = instance.owner, instance.variant.numbers
+        if not missing or not owner.switches:
+            return missing
+        found = owner.holding(held, backward - missing + owner.base.schedule.handed)
+        if found is None or not found.code.places <= instance.variant.code.places:
+            return missing
+        instance.variant = found
+        return max(missing - (backward - found.numbers[2]), 0)
+
+    def _careful(self, owner: Any, level: int) -> Variant:
+        """What holds least of the variants that fit beside what is there now."""
+        room = self.room(self.step)
+        if not owner.switches:
+            return owner.base
+        least = owner.checkpoint
+        if room is None:
+            # What it is a share of is not known; what a graph would have alone is within that.
+            takes = least.schedule.handed + max(least.numbers[1:3])
+            return least if self.open or takes <= owner.base.schedule.peak else owner.base
+        _, forward, backward, _ = least.numbers
+        # By then its results and what comes back for them may be there, too.
+        takes = max(forward, backward + least.schedule.handed)
+        for coming in sorted({self._coming(owner), 0}, reverse=True):
+            need = level + coming + takes - room
+            level -= max(need, 0) - self._make_room(need)
+            free = room - level - coming
+            if takes <= free:
+                return least
+            found = owner.holding(least.numbers[0], free) or owner.holding(None, free)
+            if found is not None:
+                return found
+        if level + max(forward, backward) <= room:
+            return least
+        return self._exceeds(owner, least, level)
+
+    def _coming(self, owner: Any) -> int:
+        """Bytes that will be there before the backward half of a call of this class, and are not yet."""
+        return 0
+
+    def _rest(self, owner: Any, level: int) -> int:
+        """Bytes by which what is there will grow, as far as that is known, until the fullest moment."""
+        return 0
+
+    def _lacks(self, instance: Instance, missing: int) -> None:
+        """The user is told before the backward half of an instance runs that so many bytes are missing."""
+        if missing <= 0:
+            return
+        budget, name = int(self.asked), f"backward of {instance.owner.name}"
+        smallest = budget + missing + budget // sequence.MARGIN
+        text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
+        text += f". The smallest budget that should do is {smallest} bytes"
+        sequence.refuse(self, text, budget, smallest, name, strict=instance.owner.switches)
+
+    def _exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
+        """Nothing fits: BudgetError, or a warning."""
+        there = level + self.stands(self.step)
+        try:
+            return owner.within(max(self.room(self.step) - level, 1))
+        except BudgetError as unmet:
+            rest = self._rest(owner, level)
+            smallest = unmet.smallest_bytes
+            if smallest is not None:
+                # The caller's loss, and what comes back of it, stand beside the backward half.
+                smallest += there + rest + (there + smallest) // sequence.MARGIN
+            text = (
+                f"the calls of {len(self.classes)} graphs share the budget of {self.asked} bytes and do not "
+                f"fit: {there} bytes are there{self.told()} when {owner.name} begins, and {unmet}"
+            )
+        if smallest is not None:
+            text += f". The smallest budget that does up to here is {smallest - rest} bytes"
+            text += f"; with the calls that follow, {smallest} should do" if rest else ""
+        sequence.refuse(self, text, int(self.asked), smallest, owner.name)
+        return least
+
+    def told(self) -> str:
+        """What the bytes are that are there when a call begins."""
+        return ""

@@ -1,0 +1,89 @@
+"""A compiled model that is called again before its backward pass: pairs, triplets, a discriminator."""
+
+from __future__ import annotations
+
+import only_with_runtime  # noqa: F401
+import pytest
+import torch
+from test_runs import Block, ids, kept
+from torch import nn
+
+
+class Encoder(nn.Module):
+    """Ids to a vector."""
+
+    def __init__(self, blocks=2):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 32)
+        self.blocks = nn.Sequential(*(Block() for _ in range(blocks)))
+        self.head = nn.Linear(32, 16)
+
+    def forward(self, ids):
+        return self.head(self.blocks(self.embedding(ids)).mean(1))
+
+
+def whole(**options):
+    backend = {"backend": "rk", "options": options} if options else {"backend": "aot_eager"}
+    return lambda model: model.compile(**backend)
+
+
+def alone(model):
+    model(ids()).square().mean().backward()
+
+
+def pair(model, first=0):
+    (model(ids(first)) - model(ids(first + 1))).square().mean().backward()
+
+
+def triplet(model):
+    anchor, near, far = (model(ids(place)) for place in range(3))
+    ((anchor - near).square().mean() - (anchor - far).square().mean() + 1).relu().backward()
+
+
+def accumulated(model):
+    for place in range(2):
+        pair(model, 2 * place)
+
+
+def late(model):
+    """It is alone for two steps."""
+    model.steps = getattr(model, "steps", 0) + 1
+    (pair if model.steps > 2 else alone)(model)
+
+
+@pytest.mark.parametrize(("step", "share"), [(pair, 0.45), (triplet, 0.6), (accumulated, 0.6), (late, 0.6)])
+def test_the_budget_is_kept_from_the_first_step_on(step, share):
+    kept(Encoder, step, share, compiled=whole)
+
+
+class Adversaries(nn.Module):
+    """Two models with one budget."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = nn.Sequential(Block(), Block())
+        self.discriminator = nn.Sequential(Block(), Block(), nn.Linear(32, 1))
+
+
+def both(**options):
+    def compiled(model):
+        for one in (model.generator, model.discriminator):
+            whole(**options)(one)
+
+    return compiled
+
+
+def noise(seed):
+    return torch.randn(128, 32, generator=torch.Generator().manual_seed(seed))
+
+
+def adversarial(model):
+    made, judged = model.generator, model.discriminator
+    fake = made(noise(1))
+    ((judged(noise(0)) - 1).square().mean() + judged(fake.detach()).square().mean()).backward()
+    (judged(fake) - 1).square().mean().backward()
+    (judged(made(noise(2))) - judged(made(noise(3)))).square().mean().backward()
+
+
+def test_the_models_of_a_gan_keep_their_budget():
+    kept(Adversaries, adversarial, 0.6, compiled=both)
