@@ -88,6 +88,24 @@ def test_auto_stays_below_the_capacity(monkeypatch):
     assert 0.8 * capacity <= found <= capacity * 15 / 16
 
 
+def test_a_share_is_one_of_the_peak_of_the_loop():
+    peak, bits = trained(by_blocks, torch.optim.AdamW, steps=4)
+    found, same = trained(by_blocks, torch.optim.AdamW, steps=4, budget="70%")
+    assert equal(bits, same)
+    assert 0.6 * peak <= found <= 0.7 * peak
+
+
+def test_the_step_of_an_optimizer_is_checked_against_a_share_as_soon_as_it_is_known():
+    model, run = linear(budget="95%")
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    run(torch.ones(64, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    with pytest.raises(rk.BudgetError, match="the step of AdamW does not fit.*foreach=False"):
+        run(torch.ones(64, 64)).sum().backward()
+        optimizer.step()
+
+
 def test_a_capacity_that_cannot_be_read_is_refused(monkeypatch):
     monkeypatch.setenv("RK_CPU_MEMORY", "60%")
     with pytest.raises(Exception, match="RK_CPU_MEMORY='60%' is no number of bytes"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from rk._plan.options import parse_budget
 from rk.errors import CompileError, OptionError
@@ -14,6 +16,8 @@ from rk.errors import CompileError, OptionError
 SUPPORTED = ("cpu", "cuda")
 STATED = "RK_CPU_MEMORY"
 """The environment variable that says how much memory there is on the CPU."""
+PLAIN = (torch.Tensor, nn.Parameter)
+"""Tensors that have a storage of their own."""
 
 
 def of(tensors: Iterable[torch.Tensor]) -> torch.device:
@@ -42,6 +46,8 @@ def bytes_left(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if (stated := stated_capacity(device)) is not None:
+        return max(stated - sum({one._cdata: one.nbytes() for one in storages()}.values()), 0)
     left = [_meminfo("MemAvailable")]
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
@@ -49,17 +55,32 @@ def bytes_left(device: torch.device) -> int:
     return max(min(left), 0)
 
 
+def storages() -> list[torch.UntypedStorage]:
+    """Those of the tensors on the CPU that Python knows."""
+    # Lazy proxies among the objects must not be asked for their class.
+    tensors = (one for one in gc.get_objects() if type(one) in PLAIN)
+    return [
+        one.untyped_storage() for one in tensors if one.device.type == "cpu" and one.layout is torch.strided
+    ]
+
+
 def capacity(device: torch.device, taken: int) -> int:
     """What this process can have at most, in bytes, of which it has ``taken``."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device)
-    stated = os.environ.get(STATED)
-    if stated is None:
-        return bytes_left(device) + taken
-    size = parse_budget(STATED, stated)
+    stated = stated_capacity(device)
+    return bytes_left(device) + taken if stated is None else stated
+
+
+def stated_capacity(device: torch.device) -> int | None:
+    """What the environment says that there is on the CPU; None if it says nothing."""
+    text = os.environ.get(STATED)
+    if text is None or device.type != "cpu":
+        return None
+    size = parse_budget(STATED, text)
     if not size.isdigit():
-        raise OptionError(f"{STATED}={stated!r} is no number of bytes")
+        raise OptionError(f"{STATED}={text!r} is no number of bytes")
     return int(size)
 
 

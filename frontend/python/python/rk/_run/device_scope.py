@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk._plan.planning import readable
 from rk._run import group, optimizers, sequence
+from rk._run.parameters import trained
 from rk._run.steps import Known, Step
 from rk._run.whole import WholeMeter
 from rk.errors import TorchError
@@ -64,16 +62,14 @@ class DeviceGroup(group.Group):
 
     def join(self, owner: Any, budget: str) -> None:
         """A class is compiled for this group."""
-        if self.options.budget == "auto":
-            budget = self._auto()
         super().join(owner, budget)
         self.shared = True
         self._meet_parameters(owner.given)
 
-    def _auto(self) -> str:
+    def _auto(self, owner: Any) -> str:
         capacity = devices.capacity(self.device, self.meter.peek())
         budget = capacity - capacity // RESERVE
-        stated = self.device.type == "cpu" and devices.STATED in os.environ
+        stated = devices.stated_capacity(self.device) is not None
         return str(budget if stated else devices.rounded(budget, AUTO_STEPS))
 
     def _meet(self, owner: Any, args: Sequence[Any]) -> None:
@@ -82,11 +78,7 @@ class DeviceGroup(group.Group):
 
     def _meet_parameters(self, args: Iterable[Any]) -> None:
         """Looks for the optimizers that train these parameters; tells the user if there is none."""
-        given = [one for one in args if isinstance(one, nn.Parameter) and one.requires_grad]
-        # What Dynamo compiles with may be no tensor that anybody trains.
-        here = self.device.type
-        given = [one for one in given if one.device.type == here and not isinstance(one, FakeTensor)]
-        unknown = self.optimizers.meet(given)
+        unknown = self.optimizers.meet(trained(args, self.device))
         self.meter.claim(self.optimizers.tensors())
         if unknown and not self._is_told:
             self._is_told = True
@@ -124,7 +116,7 @@ class DeviceGroup(group.Group):
             self._meet_parameters(args[place] for place in owner.trained)
         self.step.to_come = self.optimizers.to_come()
         self.step.stood = self.meter.peek() + self.step.to_come
-        if self.step.known is None and not self.asked.endswith("%"):
+        if self.step.known is None:
             inputs = [args[place] for place in owner.others if isinstance(args[place], torch.Tensor)]
             there = self.step.stood - sum(one.untyped_storage().nbytes() for one in inputs)
             self._check(there - self.step.to_come + self.optimizers.gradients_to_come())
@@ -153,7 +145,7 @@ class DeviceGroup(group.Group):
         """An optimizer is about to take a step: it is refused if it would take more than there is."""
         with self.lock:
             is_new = optimizer not in self.optimizers
-            if self.optimizers.know(optimizer) and not self.asked.endswith("%"):
+            if self.optimizers.know(optimizer):
                 if is_new:
                     self.meter.claim(self.optimizers.tensors())
                 self._check(self.meter.peek(), optimizer)
@@ -165,7 +157,9 @@ class DeviceGroup(group.Group):
 
     def _check(self, there: int, *some: torch.optim.Optimizer) -> None:
         """Whether the budget is enough for the step of an optimizer, or of any, with so many bytes there."""
-        budget, state = int(self.asked), self.optimizers.to_come(*some)
+        budget, state = self._budget(), self.optimizers.to_come(*some)
+        if budget is None:
+            return
         temporary = self.optimizers.temporary(*some)
         need = there + state + temporary
         if need <= budget:
@@ -179,6 +173,12 @@ class DeviceGroup(group.Group):
         if temporary and any(_in_groups(one, self.device) for one in some):
             text += "; with foreach=False it needs less meanwhile"
         sequence.refuse(self, text, budget, need, name)
+
+    def _budget(self) -> int | None:
+        """The budget in bytes; None for a share of what no step has told yet."""
+        if not self.asked.endswith("%"):
+            return int(self.asked)
+        return max((one.budget for one in self.known.values()), default=None)
 
     def told(self) -> str:
         """What the bytes are that are there when a call begins."""

@@ -15,11 +15,13 @@ from typing import Any
 
 import torch
 
+from rk._plan import device as devices
 from rk._plan.options import Options
 from rk._run import agreement, fixed, observe
 from rk._run.careful import Careful
 from rk._run.observe import Meter
-from rk._run.parameters import may_be_gathered
+from rk._run.optimizers import Optimizers
+from rk._run.parameters import may_be_gathered, trained
 from rk._run.steps import Event, Known, Step
 from rk._run.variants import Instance
 from rk.errors import BudgetError
@@ -97,16 +99,24 @@ class Group(Careful):
     def join(self, owner: Any, budget: str) -> None:
         """A class is compiled for this group; ``budget`` is what it would have alone."""
         if not self.classes:
-            self.asked = budget
+            self.asked = self._auto(owner) if self.options.budget == "auto" else budget
         self.classes.add(owner)
         others = sum(key == _key(self.options) for key in _WAITING.values())
         if others or getattr(owner.reason, "graph_break", False):
             self.shared = self.shared or owner.options.codegen == "fx"
             self.meter  # noqa: B018 - it counts from here on
 
+    def _auto(self, owner: Any) -> str:
+        """What the device has left for activations: gradients and the state of optimizers are to come."""
+        foreseen = Optimizers(self.device)
+        foreseen.meet(trained(owner.given, self.device))
+        to_come = max(foreseen.gradients_to_come(), owner.gradient_bytes) + foreseen.to_come()
+        left = max(devices.bytes_left(self.device) - to_come, 0)
+        return str(left if devices.stated_capacity(self.device) is not None else devices.rounded(left))
+
     def alone(self, budget: str) -> str:
         """The budget of a graph that is planned now, if it is alone; ``budget`` is what it was given."""
-        return budget
+        return self.asked if self.options.budget == "auto" else budget
 
     def taken(self, step: Step) -> int:
         """Bytes of the budget that a step has taken at most."""

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import weakref
 from collections.abc import Callable
 
 import torch
-from torch import nn
 
+from rk._plan import device as devices
 from rk._run.parameters import Parameters
-
-PLAIN = (torch.Tensor, nn.Parameter)
-"""Tensors that have a storage of their own."""
 
 
 class Meter:
@@ -75,16 +71,7 @@ def uncounted() -> dict[int, weakref.ref[torch.UntypedStorage]]:
     del probe
     _rk_runtime.count_memory()
     # Somebody who has begun to count before is taken to have counted all.
-    return {} if by_others else {one._cdata: weakref.ref(one) for one in storages()}
-
-
-def storages() -> list[torch.UntypedStorage]:
-    """Those of the tensors on the CPU that Python knows."""
-    # Lazy proxies among the objects must not be asked for their class.
-    tensors = (one for one in gc.get_objects() if type(one) in PLAIN)
-    return [
-        one.untyped_storage() for one in tensors if one.device.type == "cpu" and one.layout is torch.strided
-    ]
+    return {} if by_others else {one._cdata: weakref.ref(one) for one in devices.storages()}
 
 
 def _accelerator(device: torch.device) -> Callable[[], tuple[int, int]]:

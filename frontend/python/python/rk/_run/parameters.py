@@ -103,6 +103,13 @@ def may_be_gathered() -> bool:
     return bool(_loaded(f"{_FSDP}._fsdp_param", "FSDPParam"))
 
 
+def trained(tensors: Iterable[Any], device: torch.device) -> list[nn.Parameter]:
+    """The parameters among these that are on a device and will have gradients."""
+    given = [one for one in tensors if isinstance(one, nn.Parameter) and one.requires_grad]
+    # What Dynamo compiles with may be no tensor that anybody trains.
+    return [one for one in given if one.device.type == device.type and not isinstance(one, FakeTensor)]
+
+
 def _loaded(module: str, name: str) -> tuple[type, ...]:
     """A class of what few programs use, if it is there."""
     found = getattr(sys.modules.get(module), name, None)

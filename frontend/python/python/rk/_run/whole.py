@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import torch
 
+from rk._plan import device as devices
 from rk._run import observe
 
 
@@ -45,7 +46,7 @@ class WholeMeter(observe.Meter):
     def _look_around(self) -> None:
         gc.collect()
         uncounted = observe.uncounted()
-        for one in observe.storages():
+        for one in devices.storages():
             name = one._cdata
             if name not in self._found:
                 reference = uncounted.get(name)
@@ -56,7 +57,7 @@ class WholeMeter(observe.Meter):
     def claim(self, tensors: Iterable[object]) -> None:
         """These are of the training, whenever they were made."""
         for one in tensors if self._found else ():
-            found = self._found.get(one.untyped_storage()._cdata) if type(one) in observe.PLAIN else None
+            found = self._found.get(one.untyped_storage()._cdata) if type(one) in devices.PLAIN else None
             if found is not None and not found.is_claimed:
                 found.is_claimed = True
                 self._offset += found.size
