@@ -113,6 +113,7 @@ class Compiled:
             self.forecast.check()
         if self.graph.stale:
             self.compile(args)
+            self.graph.group.forget_peak()
         if self.schedule is not None:
             governed.ran()
         return self._run(*args)

@@ -51,6 +51,8 @@ class Planned:
         self.device = problem.device
         self.pinned = any(again for _, again in schedule.runs)
         self.halves_replayed: list[Half] = []
+        self.left = 0
+        """Bytes that forward leaves to its caller, with what is saved."""
         self._folder, self._cost_model = problem.options.cache_folder(), problem.options.cost_model
 
     @functools.cached_property
@@ -93,11 +95,11 @@ class Planned:
     @property
     def peak(self) -> int:
         """The most bytes that the step takes, as far as it has been replayed."""
-        return max((half.peak for half in self.halves_replayed), default=0)
+        return max(self.left + self.inside, *(half.peak for half in self.halves_replayed), 0)
 
     def settle(self) -> None:
         """Keeps the replayed peak beside Inductor's code, which another process finds without a replay."""
-        name = f"replay-{self.key}{'' if self.pinned else '-free'}"
+        name = f"replayed-{self.key}{'' if self.pinned else '-free'}"
         if len(self.halves_replayed) == 2:
             halves = [[half.peak, half.holder] for half in self.halves_replayed]
             cache.write(self._folder, name, {"halves": halves, "left": self.left})
@@ -106,6 +108,7 @@ class Planned:
         if known is None:
             raise Unreplayed
         self.halves_replayed = [Half(peak, holder) for peak, holder in known["halves"]]
+        self.left = known["left"]
         self._check()
 
     def _check(self) -> None:
@@ -135,7 +138,6 @@ class Planned:
     def _takes(self, half: Half, *, is_backward: bool) -> None:
         if not is_backward:
             self.left = sum({id(one): one.size for one in half.results if one is not None}.values())
-            half.peak = max(half.peak, self.left + self.inside)
             self.halves_replayed = []
         self.halves_replayed.append(half)
         name = "backward" if is_backward else "forward"

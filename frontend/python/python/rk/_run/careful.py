@@ -102,13 +102,14 @@ class Careful:
 
     def _lacks(self, instance: Instance, missing: int) -> None:
         """The user is told before the backward half of an instance runs that so many bytes are missing."""
-        if missing <= 0:
+        if missing <= 0 or not instance.owner.switches:
+            # What has one plan is told of when the step is over, and what all of its calls need is known.
             return
         budget, name = int(self.asked), f"backward of {instance.owner.name}"
         smallest = budget + missing + budget // sequence.MARGIN
         text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
         text += f". The smallest budget that should do is {smallest} bytes"
-        sequence.refuse(self, text, budget, smallest, name, strict=instance.owner.switches)
+        sequence.refuse(self, text, budget, smallest, name)
 
     def _exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
         """Nothing fits: BudgetError, or a warning."""

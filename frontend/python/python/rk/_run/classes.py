@@ -45,7 +45,9 @@ class GraphClass:
         self.stale = False
         """It must be compiled again, with what is :attr:`asked` for."""
         self.asked: tuple[str, int] | None = None
-        """Of a class with one variant: its share of the budget, and the bytes of it for what runs inside."""
+        """Of a class with one variant: its share of the budget, and the bytes of it for what runs inside or
+        is held by other calls.
+        """
         self.divided = False
         """It has been given a share beside others that were open."""
         self.times = 0
@@ -64,6 +66,7 @@ class GraphClass:
             self.asked = (self.group.alone(budget), 0)
             if not self._will_switch():
                 fixed.divide_around(self)
+                fixed.begin_with_least(self)
         try:
             return self.planned("alone", *self.asked)
         except BudgetError:
@@ -135,7 +138,7 @@ class GraphClass:
     def keep_all(self) -> Variant:
         """Runs nothing again."""
         schedule = self.problem.keep_all()
-        if schedule.runs == self.base.schedule.runs:
+        if self.base is not None and schedule.runs == self.base.schedule.runs:
             return self.base
         return self._variant("keep all", schedule, "keep_all")
 
@@ -148,7 +151,7 @@ class GraphClass:
         return self._found[held, budget]
 
     def _planned_to_hold(self, held: int | None, budget: int) -> Variant | None:
-        inside = 0 if held is None else budget - held - self.checkpoint.schedule.handed
+        inside = 0 if held is None else budget - held - self.keep_all.schedule.handed
         if budget <= 0 or inside < 0:
             return None
         try:

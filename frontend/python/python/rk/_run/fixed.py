@@ -1,19 +1,24 @@
-"""Classes with one variant: those that are open inside one another divide the budget by need.
+"""Classes with one variant: those that are open inside one another divide the budget by need, and equal calls
+share it.
 
 What is compiled by others (Inductor's kernels, a step of rk's runtime) cannot be switched from call to
-call. It is planned for a share of the budget, in which what runs inside of it is workspace of the call
-``rk.tangents``: the inner one gets its share by need, but at least what it cannot do without, and the
-outer one is compiled again with what is left, before its next run.
+call. It is planned for a share of the budget, in which what runs inside of it, and what other calls hold, is
+workspace of the call ``rk.tangents``. Where graphs lie inside one another, the inner one gets its share by
+need, but at least what it cannot do without, and the outer one is compiled again with what is left, before
+its next run. Where one graph is called several times (equal layers), it is compiled to hold least, and
+compiled again to hold what all of its calls may hold alike, as soon as a step has been observed.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from rk._run.variants import Variant
 from rk.errors import BudgetError
 
 Run = Callable[[list[Any]], Any]
@@ -56,6 +61,53 @@ def _divide(chain: list[Any], budget: str) -> None:
         if not owner.switches:
             owner.asked = asked
         inside = schedule.peak
+
+
+def is_planned_again(owner: Any) -> bool:
+    """Whether all calls of a class may hold less or more, when it is compiled again."""
+    return not owner.switches and owner.options.codegen == "inductor" and not owner.divided
+
+
+def begin_with_least(owner: Any) -> None:
+    """A class is planned first: if others wait for the same budget, it holds no more than it must."""
+    if not (owner.group.comes_with_others and is_planned_again(owner)):
+        return
+    least, budget = owner.checkpoint, owner.group.asked
+    takes = max(least.numbers[1], least.numbers[2] + least.schedule.handed)
+    room = int(budget) if budget.isdigit() else 2 * takes
+    if takes <= room:
+        owner.asked = _to_hold(owner, least.numbers[0], room)
+
+
+def tell(owners: list[Any], budget: str) -> None:
+    """Tells the user of calls that another one joins, and that cannot let go of anything."""
+    whole = [one for one in owners if not one.switches and not one.divided and not one.asked[1]]
+    names = ", ".join(dict.fromkeys(one.name for one in whole))
+    if names:
+        codegen = whole[0].options.codegen
+        warnings.warn(
+            f"rk: another forward pass begins before the backward pass of {names}, which has one plan with "
+            f"codegen {codegen!r}, made for the whole budget of {budget}. This step and the next may exceed "
+            "it; then calls of codegen 'inductor' share it. codegen='fx' keeps it at once",
+            stacklevel=2,
+        )
+
+
+def holding(owner: Any, share: float, budget: int) -> Variant | None:
+    """The plan that holds this share, between the least and all."""
+    least, most = owner.checkpoint.numbers[0], owner.keep_all.numbers[0]
+    return owner.holding(least + math.ceil(share * max(most - least, 0)), budget)
+
+
+def plan_again(owner: Any, variant: Variant) -> None:
+    """The class runs this plan of :func:`holding` from its next call on."""
+    _, held, budget = variant.made_by
+    if variant.schedule.runs != owner.base.schedule.runs:
+        owner.asked, owner.stale = _to_hold(owner, held, budget), True
+
+
+def _to_hold(owner: Any, held: int, budget: int) -> tuple[str, int]:
+    return str(budget), budget - held - owner.keep_all.schedule.handed
 
 
 def _warn(outer: list[Any], most: int) -> None:

@@ -101,10 +101,14 @@ class Group(Careful):
         if not self.classes:
             self.asked = self._auto(owner) if self.options.budget == "auto" else budget
         self.classes.add(owner)
-        others = sum(key == _key(self.options) for key in _WAITING.values())
-        if others or getattr(owner.reason, "graph_break", False):
+        if self.comes_with_others or getattr(owner.reason, "graph_break", False):
             self.shared = self.shared or owner.options.codegen == "fx"
             self.meter  # noqa: B018 - it counts from here on
+
+    @property
+    def comes_with_others(self) -> bool:
+        """Whether other functions with this budget have been compiled and have not run yet."""
+        return any(key == _key(self.options) for key in _WAITING.values())
 
     def _auto(self, owner: Any) -> str:
         """What the device has left for activations: gradients and the state of optimizers are to come."""
@@ -213,6 +217,11 @@ class Group(Careful):
         if self.shared:
             self._read()
 
+    def forget_peak(self) -> None:
+        """What was needed while a graph was compiled is no part of a step."""
+        if self.shared and self.meter.works:
+            self.meter.read()
+
     def _read(self) -> None:
         with self.lock:
             step = self.step
@@ -271,6 +280,7 @@ class Group(Careful):
             # Each has run what was planned for the whole budget.
             if one.free is not None:
                 one.free()
+        fixed.tell([one.owner for one in self.open.values()], self.asked)
         self.meter.begin()
         self.step.metered, self.step.whole = True, False
         level = self.meter.read()[0] if self.meter.works else 0

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from rk import _rk
+from rk._run import fixed
 from rk._run.steps import Known, Step
 from rk._run.variants import Variant
 from rk.errors import BudgetError
@@ -18,6 +19,8 @@ MARGIN = 200
 """Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
 TIGHTER = 4
 """Attempts to plan for less what holds the peak."""
+ALIKE = (1.0, 0.8, 0.6, 0.45, 0.3, 0.15, 0.0)
+"""What calls of one plan may hold, between the least and all."""
 TIGHTER_HELD = (0.0, 0.25, 0.5)
 """What such plans may hold, between the least and all."""
 Numbers = tuple[int, int, int, int]
@@ -101,6 +104,8 @@ def learnt(group: Any, step: Step) -> Known:
         variants[owner] += _between(owner, budget, share)
     if observed.are_apart:
         _add_for_room(observed, budget, variants)
+    again = [owner for owner in owners if fixed.is_planned_again(owner)]
+    _plan_alike(observed, budget, variants, again)
     for attempt in range(TIGHTER):
         options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
         chosen, time, peak, event, bound = observed.choose(budget, options)
@@ -117,8 +122,10 @@ def learnt(group: Any, step: Step) -> Known:
         return Known(list(step.trail), [one.variant for one in instances], asked, taken, 0, 0, holder)
     need, peak = stands + peak + peak // MARGIN, stands + peak
     if chosen is None:
-        _refuse(group, asked, need, holder, all(one.switches for one in owners))
+        _refuse(group, asked, need, holder, all(one.switches or one in again for one in owners))
         return Known(list(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
+    for owner in again:
+        fixed.plan_again(owner, variants[owner][0])
     found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
     base = sum(one.owner.base.schedule.base_time for one in instances)
     log.info(
@@ -157,10 +164,24 @@ def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Vari
                 variants[owner].append(found)
 
 
+def _plan_alike(
+    observed: Observed, budget: int, variants: dict[Any, list[Variant]], owners: list[Any]
+) -> None:
+    """Gives classes of which all calls run one plan those that hold most, of the plans that fit."""
+    for share in ALIKE if owners else ():
+        found = {owner: fixed.holding(owner, share, budget) for owner in owners}
+        variants.update({owner: [one] for owner, one in found.items() if one is not None})
+        options = [[_numbers(one, v) for v in variants[one.owner]] for one in observed.step.instances]
+        if None not in found.values() and observed.choose(budget, options)[0] is not None:
+            return
+
+
 def _add_seen(step: Step, variants: dict[Any, list[Variant]]) -> bool:
     """Adds what the calls have run, if that is another plan; whether there is one."""
     new = False
     for instance in step.instances:
+        if not instance.owner.switches:
+            continue
         known = variants[instance.owner]
         if not any(instance.variant is one for one in known):
             known.append(instance.variant)
@@ -280,7 +301,7 @@ def _refuse(group: Any, budget: int, need: int, holder: str, strict: bool) -> No
         f"budget known to do is {need} bytes; {holder} holds the peak"
     )
     if not strict:
-        text += "; what codegen 'inductor' and 'rk' compile is not switched from call to call"
+        text += "; a graph of codegen 'rk' has one plan for all of its calls, one of codegen 'fx' has several"
     refuse(group, text, budget, need, holder, strict=strict)
 
 
