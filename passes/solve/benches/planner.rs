@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rk_plan::{Budget, Bytes, Graph, Sequence, base_trace, judge};
-use rk_solve::bounds::order_free;
-use rk_solve::edits::Edits;
+use rk_solve::bound::order_free;
+use rk_solve::state::edits::Edits;
 use rk_solve::synthetic::{Family, graph};
 use rk_solve::{Request, Solver, solve};
 

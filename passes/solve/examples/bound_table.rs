@@ -11,7 +11,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use rk_plan::{Budget, Graph, Time, base_trace, json};
-use rk_solve::bounds::{order_free, raise_by_chain};
+use rk_solve::bound::{order_free, raise_by_chain};
 use rk_solve::milp::Options;
 use rk_solve::{Request, Solver, solve};
 

@@ -12,16 +12,19 @@
 //! the solver, which no other thread of this crate ever runs in the parent, writes a pipe and leaves by `_exit`, without
 //! destructors, buffered output or exit handlers. Should a foreign lock bite all the same, the child hangs, and a hang is
 //! what the parent is prepared for. Standard output of the child goes to `/dev/null`; its processor time and memory are
-//! limited, and it dies with its parent. Elsewhere than on Unix there is no MILP, and the bounds of [`crate::knapsack`],
+//! limited, and it dies with its parent. Elsewhere than on Unix there is no MILP, and the bounds of [`crate::bound::branch_and_bound`],
 //! which need none, remain.
 //!
 //! **Scaling.** Each row, and the objective, is divided by the greatest common divisor and then by a power of two, so that
 //! its largest coefficient is at most 2^13. A reported bound is the solver's dual bound less its tolerances, rounded up to
 //! a whole tick only after that.
 
+pub mod checkmate;
+pub(crate) mod stages;
+
 use std::time::Duration;
 
-use crate::clock::counted;
+use crate::portfolio::clock::counted;
 pub use which::{MilpSolver, UnknownMilpSolver};
 
 /// A variable of a [`Milp`].

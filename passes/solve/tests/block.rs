@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use rk_plan::{Bytes, base_trace, text};
-use rk_solve::bounds::{order_free, raise_by_chain};
+use rk_solve::bound::{order_free, raise_by_chain};
 use rk_solve::milp::Options;
 use rk_solve::{Request, Solver, solve};
 

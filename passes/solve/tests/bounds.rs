@@ -9,14 +9,14 @@ use oracle::{optimum, optimum_in, random_graph};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rk_plan::{Bytes, Graph, Kind, Time, base_trace, judge, working_set};
-use rk_solve::bounds::{Proof, order_free, raise_by_chain};
-use rk_solve::chain::chain;
-use rk_solve::closure::{Fixed, Network, relax};
-use rk_solve::cut::Cutter;
-use rk_solve::kcut::fixed_order;
-use rk_solve::knapsack::{self, Limits};
+use rk_solve::bound::branch_and_bound::{self, Limits};
+use rk_solve::bound::cut::Cutter;
+use rk_solve::bound::cut_selection::scan;
+use rk_solve::bound::fixed_order::fixed_order;
+use rk_solve::bound::lagrangian::{Fixed, Network, relax};
+use rk_solve::bound::multi_cut::chain;
+use rk_solve::bound::{Proof, order_free, raise_by_chain};
 use rk_solve::milp::{End, Options};
-use rk_solve::scan::scan;
 use rk_solve::synthetic::{self, Family};
 use rk_solve::{BoundKind, Outcome, Request, Solver, Status, pareto, solve};
 
@@ -138,14 +138,14 @@ fn three_exact_solvers_of_the_cut_problem_agree() {
             if cut.is_trivial() {
                 continue;
             }
-            let by_frontiers = knapsack::solve(&cut, Limits::NONE);
-            let by_branching = knapsack::branch_and_bound(&cut, Limits::NONE);
+            let by_frontiers = branch_and_bound::solve(&cut, Limits::NONE);
+            let by_branching = branch_and_bound::branch_and_bound(&cut, Limits::NONE);
             assert!(by_frontiers.exact && by_branching.exact);
             assert_eq!(by_frontiers.bound, by_branching.bound, "seed {seed}, cut at {}", at.0);
             assert_eq!(by_frontiers.best.as_ref().map(|best| best.time), by_frontiers.bound);
             // Near is as good as optimal, and never claims more than is true.
             for near in [5, 40] {
-                let nearly = knapsack::solve(&cut, Limits { near, ..Limits::NONE });
+                let nearly = branch_and_bound::solve(&cut, Limits { near, ..Limits::NONE });
                 assert!(nearly.bound <= by_frontiers.bound, "seed {seed}, cut at {}, near {near}", at.0);
                 let (time, bound) = (nearly.best.map(|best| best.time), nearly.bound);
                 assert!(time.is_some() == bound.is_some() && time <= bound.map(|bound| bound + near));

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use oracle::optimum;
 use rk_plan::{Bytes, Graph, base_trace, judge, text, working_set};
-use rk_solve::blocks::chain;
-use rk_solve::rockmate::rockmate_stages;
-use rk_solve::rotor::{Stage, curve, keep_everything, periodic, revolve, stages};
+use rk_solve::chain_dp::blocks::chain;
+use rk_solve::chain_dp::rockmate::rockmate_stages;
+use rk_solve::chain_dp::rotor::{Stage, curve, keep_everything, periodic, revolve, stages};
 use rk_solve::synthetic::{self, Family};
 use rk_solve::{Request, Solver, solve};
 

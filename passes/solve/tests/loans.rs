@@ -9,7 +9,7 @@ use oracle::{optimum, random_graph_with_loans};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rk_plan::{Bytes, base_trace, judge, working_set};
-use rk_solve::bounds::order_free;
+use rk_solve::bound::order_free;
 use rk_solve::{Request, Solver, solve};
 
 #[test]

@@ -10,11 +10,11 @@ use oracle::{optimum, random_graph};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rk_plan::{Bytes, Graph, NodeId, Time, base_trace, working_set};
-use rk_solve::bounds::order_free;
-use rk_solve::chain::chain;
-use rk_solve::checkmate::Checkmate;
-use rk_solve::cut::Cutter;
-use rk_solve::kcut::fixed_order;
+use rk_solve::bound::cut::Cutter;
+use rk_solve::bound::fixed_order::fixed_order;
+use rk_solve::bound::multi_cut::chain;
+use rk_solve::bound::order_free;
+use rk_solve::milp::checkmate::Checkmate;
 use rk_solve::milp::{End, Milp, MilpSolver, Options};
 use rk_solve::{Request, Solver, solve};
 

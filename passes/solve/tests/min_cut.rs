@@ -3,8 +3,8 @@
 use petgraph::algo::ford_fulkerson;
 use petgraph::graph::DiGraph;
 use rk_plan::{Bytes, base_trace};
-use rk_solve::closure::{Fixed, Network, Price};
-use rk_solve::cut::{Cut, Cutter};
+use rk_solve::bound::cut::{Cut, Cutter};
+use rk_solve::bound::lagrangian::{Fixed, Network, Price};
 use rk_solve::synthetic::{Family, graph};
 
 /// The least price of a solution: what must run again costs its time, what is held costs its bytes.

@@ -7,7 +7,7 @@ use good_lp::{Expression, ProblemVariables, SolverModel, constraint, variable};
 use super::child::Spent;
 use super::scaled::{Raw, Scaled};
 use super::{OBEYED, Options, Way};
-use crate::clock::counted;
+use crate::portfolio::clock::counted;
 
 /// Solves a program, looking only for solutions below `cutoff`; to be called in the child only.
 pub(super) fn solve(program: &Scaled, options: Options, cutoff: Option<f64>) -> Raw {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::clock::counted;
+use crate::portfolio::clock::counted;
 
 /// What a solver has spent since a moment: processor time where work is counted, else that of the system's clock.
 pub(super) struct Spent(Duration);

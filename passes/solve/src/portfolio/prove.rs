@@ -1,0 +1,115 @@
+//! Closing the gap by proof: a search over states for small graphs at loose budgets, and a chain of cuts below the plan at hand, where
+//! CBC has a chance.
+//!
+//! What it plays out is a start for the local search, and often already the optimum.
+
+use rk_plan::{Time, working_set};
+
+use crate::bound::a_star::{Found, SMALL, States};
+use crate::bound::disjunctive_branching::Branches;
+use crate::bound::{CHAINED, order_free_below};
+use crate::portfolio::auto::first_attempt;
+use crate::portfolio::clock::Clock;
+use crate::portfolio::incumbent::Incumbent;
+use crate::portfolio::request::enough_of_a_bound;
+use crate::portfolio::solver::Solver;
+
+/// The share of the time left that a proof may take; less where the plan is far above the bound: there the time
+/// is worth more in the search.
+const SHARE: f64 = 0.2;
+const FAR_SHARE: f64 = 0.08;
+/// The same where the search has not found a better plan since the proof before.
+const REST_SHARE: f64 = 0.7;
+/// The same for the search over states, and its looks when it is first tried: some 50 ms.
+const STATES_SHARE: f64 = 0.25;
+const FIRST_LOOKS: u64 = 50_000;
+/// It is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
+const LITTLE: u64 = 50;
+
+/// The share of the time left for the next proof, when the search goes on after it.
+pub(crate) fn share(task: &mut Incumbent, far: bool) -> f64 {
+    let cost = task.best_cost();
+    let at_rest = std::mem::replace(&mut task.tried_to_prove, cost) == cost;
+    match (far, at_rest) {
+        (true, _) => FAR_SHARE,
+        (false, true) => REST_SHARE,
+        (false, false) => SHARE,
+    }
+}
+
+/// Raises the bound of a task in a share of the time left; offers what the chain plays out, and returns those sequences that are
+/// over budget.
+pub(crate) fn prove(task: &mut Incumbent, share: f64) -> Vec<Vec<u32>> {
+    let graph = task.request.graph;
+    by_states(task);
+    if task.is_settled() || graph.len() > CHAINED {
+        return Vec::new();
+    }
+    let known = task.best_cost().map(|cost| enough_of_a_bound(Time(cost), Time(task.base_time)));
+    let clock = task.clock.part(share);
+    let mut bound = order_free_below(graph, task.request.budget, known, clock.left());
+    if !bound.is_infeasible() && known.is_none_or(|known| bound.time < known) {
+        let new = || Branches::new(graph, task.request.budget, bound.node);
+        let mut branches = task.branches.take().unwrap_or_else(new);
+        bound.raise_by(&mut branches, known, task.programs(clock.left()));
+        task.branches = Some(branches);
+    }
+    if bound.is_infeasible() {
+        task.prove_infeasible(bound.node);
+        return Vec::new();
+    }
+    task.raise_bound(bound.time);
+    let sequences: Vec<Vec<u32>> =
+        bound.sequences.iter().map(crate::state::flat_graph::from_sequence).collect();
+    sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));
+    sequences
+}
+
+/// Goes on with the search over states, four times as long as before.
+fn by_states(task: &mut Incumbent) {
+    let Some(known) = task.best_cost().filter(|_| !task.is_settled()) else { return };
+    // Tight budgets are out of its reach.
+    if (known - task.base_time).saturating_mul(LITTLE) > task.base_time {
+        return;
+    }
+    let (mut states, looks) = match task.states.take() {
+        Some(earlier) => earlier,
+        None => match States::new(task.request.graph, &task.model, task.request.budget) {
+            Some(states) => (states, FIRST_LOOKS),
+            None => return,
+        },
+    };
+    go_on(task, &mut states, looks, &task.clock.part(STATES_SHARE));
+    task.states = Some((states, looks.saturating_mul(4)));
+}
+
+/// The search over states alone, until it ends or the clock stops it.
+pub(crate) fn by_states_alone(task: &mut Incumbent) {
+    first_attempt(task);
+    match States::new(task.request.graph, &task.model, task.request.budget) {
+        Some(mut states) if !task.is_settled() => {
+            task.exhausted = false;
+            let clock = task.clock;
+            go_on(task, &mut states, u64::MAX, &clock);
+        }
+        Some(_) => {}
+        None => {
+            tracing::warn!(nodes = task.model.len(), most = SMALL, "too large for the search over states")
+        }
+    }
+}
+
+fn go_on(task: &mut Incumbent, states: &mut States, looks: u64, clock: &Clock) {
+    let base = task.base_time;
+    let known = task.best_cost().map_or(u64::MAX, |known| known - base);
+    let found = states.run(known, looks, clock);
+    if let Some(nodes) = states.plan() {
+        task.offer(&nodes, Solver::States);
+    }
+    tracing::debug!(?found, work = ?states.work(), milliseconds = task.clock.elapsed().as_millis() as u64, "states");
+    match (found, task.best_cost()) {
+        (Found::Proved, Some(best)) => task.raise_bound(Time(best)),
+        (Found::Proved, None) => task.prove_infeasible(working_set(task.request.graph).1),
+        (Found::Bound(due), _) => task.raise_bound(Time(base.saturating_add(due))),
+    }
+}
