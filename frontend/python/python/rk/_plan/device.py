@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from rk._plan import living
 from rk._plan.options import parse_budget
 from rk.errors import CompileError, OptionError
 
@@ -57,8 +57,7 @@ def bytes_left(device: torch.device) -> int:
 
 def storages() -> list[torch.UntypedStorage]:
     """Those of the tensors on the CPU that Python knows."""
-    # Lazy proxies among the objects must not be asked for their class.
-    tensors = (one for one in gc.get_objects() if type(one) in PLAIN)
+    tensors = (one for one in living.objects(PLAIN) if type(one) in PLAIN)
     return [
         one.untyped_storage() for one in tensors if one.device.type == "cpu" and one.layout is torch.strided
     ]

@@ -8,7 +8,6 @@ or it takes its first step.
 
 from __future__ import annotations
 
-import gc
 import warnings
 import weakref
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.weak import WeakIdKeyDictionary
 
-from rk._plan import optimizers
+from rk._plan import living, optimizers
 from rk._plan.optimizers import Footprint
 from rk._plan.options import Options
 from rk.errors import CompileError, OptionError
@@ -140,5 +139,4 @@ class Optimizers:
 
 
 def _alive() -> list[Optimizer]:
-    # Lazy proxies among the objects must not be asked for their class.
-    return [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
+    return living.objects((Optimizer,))

@@ -11,7 +11,6 @@ A gradient of a parameter is not an activation. With several processes there is 
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+
+from rk._plan import living
 
 _FSDP = "torch.distributed.fsdp._fully_shard"
 
@@ -44,8 +45,7 @@ class Parameters:
         fsdp = _loaded(f"{_FSDP}._fsdp_param", "FSDPParam")
         buffers = _loaded(f"{_FSDP}._fsdp_collectives", "AllGatherResult")
         wanted = (torch.Tensor, nn.parallel.DistributedDataParallel, *fsdp, *buffers)
-        # Lazy proxies among the objects must not be asked for their class.
-        found = [one for one in gc.get_objects() if issubclass(type(one), wanted)]
+        found = living.objects(wanted)
         self._sharded = [weakref.ref(one) for one in found if isinstance(one, fsdp)]
         gathered = list(self._gathered())
         flat = [one.all_gather_output for one in found if isinstance(one, buffers)]
