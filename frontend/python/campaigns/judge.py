@@ -201,7 +201,8 @@ def is_refusal(error: BaseException) -> bool:
         return True
     frames = traceback.extract_tb(error.__traceback__)
     ours = bool(frames) and frames[-1].filename.startswith(RK_FOLDER)
-    return ours and isinstance(error, NotImplementedError) and len(str(error)) > 10
+    named = isinstance(error, NotImplementedError) or "the memory budget" in str(error)
+    return ours and named and len(str(error)) > 10
 
 
 def attempt(run: Callable[[], Run]) -> tuple[Run | None, str]:
