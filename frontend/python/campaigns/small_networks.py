@@ -95,7 +95,9 @@ def _gpt2(attention: str, layers: int = 2) -> Network:
 def _bert(attention: str) -> Network:
     from transformers import BertConfig, BertModel
 
-    config = BertConfig(20, 16, 2, 2, 32, max_position_embeddings=8, attn_implementation=attention)
+    sizes = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "max_position_embeddings": 8}
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 2}
+    config = BertConfig(**sizes, **layers, attn_implementation=attention)
     return models.Logits(BertModel(config), "last_hidden_state"), _tokens(20, 2, 8)
 
 
