@@ -22,7 +22,7 @@ const GENERATED: [(&str, &str, &str); 10] = [
 ];
 
 /// The C++ files of the shim, each with its reason in its first lines.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "Dialect.cpp",
     "Assembly.cpp",
     "Lowered.cpp",
@@ -31,7 +31,9 @@ const SOURCES: [&str; 9] = [
     "Access.cpp",
     "Pass.cpp",
     "Lines.cpp",
+    "Kernels.cpp",
     "Tools.cpp",
+    "Older.cpp",
 ];
 
 fn main() {
@@ -46,9 +48,14 @@ fn main() {
     generate(&prefix, &out);
     compile(&prefix, &out);
     // Otherwise mlir-sys links the archives of MLIR and LLVM, C API and all: what leaves this machine as one file.
-    if env::var("MLIR_SYS_LINK_SHARED").is_ok_and(|shared| shared == "1") {
+    if is_shared() {
         link(&prefix, &out);
     }
+}
+
+/// Whether MLIR and LLVM are linked as shared libraries.
+fn is_shared() -> bool {
+    env::var("MLIR_SYS_LINK_SHARED").is_ok_and(|shared| shared == "1")
 }
 
 /// Runs mlir-tblgen once per generated file.
@@ -97,6 +104,9 @@ fn compile(prefix: &Path, out: &Path) {
         .debug(false)
         // Debian's libMLIR is a release build: without NDEBUG some classes have another layout here than there.
         .define("NDEBUG", None);
+    if !is_shared() {
+        build.define("RK_STANDALONE", None);
+    }
     for source in SOURCES {
         build.file(Path::new("cc").join(source));
     }

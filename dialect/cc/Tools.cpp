@@ -5,28 +5,47 @@
 #include "shim.h"
 
 #include "mlir/CAPI/Support.h"
+#ifdef RK_STANDALONE
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/Passes.h"
+#else
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
+#endif
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 
 using namespace mlir;
 
-static void registerEverything(DialectRegistry &registry) {
+#ifdef RK_STANDALONE
+// All of MLIR, with all targets of LLVM, would be 170 MB here. A program of one file has what stands beside a step.
+static void registerDialects(DialectRegistry &registry) {
+  registry.insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, rk::RkDialect, scf::SCFDialect,
+                  tensor::TensorDialect>();
+}
+static void registerPasses() { registerTransformsPasses(); }
+#else
+static void registerDialects(DialectRegistry &registry) {
   registerAllDialects(registry);
   registerAllExtensions(registry);
   // Without these, gpu-module-to-binary finds no translation for gpu.module.
   registerAllGPUToLLVMIRTranslations(registry);
   registry.insert<rk::RkDialect>();
 }
+static void registerPasses() { registerAllPasses(); }
+#endif
 
 int rkOptMain(int argc, char **argv, const char *version) {
   DialectRegistry registry;
-  registerEverything(registry);
-  registerAllPasses();
+  registerDialects(registry);
+  registerPasses();
   // Only here, so that the plugin adds no flag to mlir-opt.
   static llvm::cl::opt<std::string> budget(
       "budget", llvm::cl::value_desc("bytes, 2GiB, 60%"),
@@ -37,13 +56,13 @@ int rkOptMain(int argc, char **argv, const char *version) {
   if (budget.getNumOccurrences() > 0)
     rkSetOptionDefault(wrap(StringRef("budget")), wrap(StringRef(budget.getValue())));
   DialectRegistry parsing;
-  registerEverything(parsing);
+  registerDialects(parsing);
   rk::placeDiagnostics(registry, parsing, input);
   return asMainReturnCode(MlirOptMain(argc, argv, input, output, registry));
 }
 
 int rkLspServerMain(int argc, char **argv) {
   DialectRegistry registry;
-  registerEverything(registry);
+  registerDialects(registry);
   return asMainReturnCode(MlirLspServerMain(argc, argv, registry));
 }

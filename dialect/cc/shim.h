@@ -102,9 +102,15 @@ bool rkPassRunPipeline(RkPass pass, MlirOperation op, MlirStringRef pipeline);
 /// What the option `option` of every rk pass created from now on holds unless it is given.
 void rkSetOptionDefault(MlirStringRef option, MlirStringRef value);
 
+//===- Generated kernels (Kernels.cpp) ----------------------------------------------------------------------------===//
+
+/// Puts into a registry the dialects that kernels are generated with, and their translations; registers the passes.
+void rkRegisterForKernels(MlirDialectRegistry registry);
+
 //===- Tools (Tools.cpp) ------------------------------------------------------------------------------------------===//
 
-/// rk-opt: MlirOptMain with every upstream dialect, extension, pass and GPU translation. Returns the exit code.
+/// rk-opt: MlirOptMain with every upstream dialect, extension, pass and GPU translation; linked to archives of LLVM, with a few
+/// dialects and the general passes. Returns the exit code.
 /// `version` is a line for --version. The passes of rk must be registered before.
 int rkOptMain(int argc, char **argv, const char *version);
 /// rk-lsp-server: MlirLspServerMain with the same dialects. Returns the exit code.

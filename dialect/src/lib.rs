@@ -44,5 +44,5 @@ pub use attrs::{Arg, Cost, Stage};
 pub use raw::{
     At, Attr, Block, Context, Ctx, DenseBytes, Location, Module, NewOp, Op, Region, Type, Use, Value,
 };
-pub use raw::{insert_dialect, lsp_server_main, opt_main};
+pub use raw::{insert_dialect, kernel_registry, lsp_server_main, opt_main};
 pub use types::Tensor;

@@ -1,24 +1,19 @@
-//! A context with all of MLIR, and modules run through a pipeline.
+//! A context with what the pipelines of this crate need of MLIR, and modules run through them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use melior::Context;
-use melior::dialect::DialectRegistry;
 use melior::ir::Module;
 use melior::pass::PassManager;
 use melior::utility;
 
 use crate::KernelError;
 
-/// A fresh context with every dialect, extension and translation.
+/// A fresh context with the dialects and translations of [`rk_dialect::kernel_registry`].
 pub fn context() -> Context {
-    let registry = DialectRegistry::new();
-    utility::register_all_dialects(&registry);
-    utility::register_all_passes();
-    let context = Context::new_with_registry(&registry, false);
+    let context = Context::new_with_registry(&rk_dialect::kernel_registry(), false);
     context.load_all_available_dialects();
-    utility::register_all_llvm_translations(&context);
     context
 }
 

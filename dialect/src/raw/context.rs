@@ -139,6 +139,15 @@ pub unsafe fn insert_dialect(registry: *mut std::ffi::c_void) {
     }
 }
 
+/// A registry with what kernels are generated with: the dialects from linalg to LLVM and NVVM, and their translations. The passes
+/// between them are registered for the whole process.
+pub fn kernel_registry() -> DialectRegistry {
+    let registry = DialectRegistry::new();
+    // SAFETY: the registry is alive.
+    unsafe { shim::rkRegisterForKernels(registry.to_raw()) };
+    registry
+}
+
 /// A borrowed context.
 #[derive(Clone, Copy, Debug)]
 pub struct Ctx<'c> {

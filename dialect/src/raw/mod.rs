@@ -30,7 +30,7 @@ mod value;
 
 pub use attr::{Attr, DenseBytes};
 pub use block::{Block, Region};
-pub use context::{Context, Ctx, Location, insert_dialect};
+pub use context::{Context, Ctx, Location, insert_dialect, kernel_registry};
 pub use module::Module;
 pub use op::{At, NewOp, Op};
 pub use pass::{RunningPass, register, set_option_default};

@@ -74,6 +74,7 @@ unsafe extern "C" {
     pub(super) fn rkPassOption(pass: RkPass, index: isize) -> MlirStringRef;
     pub(super) fn rkPassRunPipeline(pass: RkPass, op: MlirOperation, pipeline: MlirStringRef) -> bool;
     pub(super) fn rkSetOptionDefault(option: MlirStringRef, value: MlirStringRef);
+    pub(super) fn rkRegisterForKernels(registry: MlirDialectRegistry);
     fn rkOptMain(argc: c_int, argv: *mut *mut c_char, version: *const c_char) -> c_int;
     fn rkLspServerMain(argc: c_int, argv: *mut *mut c_char) -> c_int;
 }

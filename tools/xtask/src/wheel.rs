@@ -22,6 +22,8 @@ const OF_TORCH: [&str; 2] = ["libtorch_cpu.so", "libc10.so"];
 /// Tools by package and program; `rk/_bin` starts them.
 pub const TOOLS: [(&str, &str); 3] =
     [("rk-plan-cli", "rk-plan"), ("rk-opt", "rk-opt"), ("rk-simrd", "rk-simrd")];
+/// More does the index of Python packages not take of one file.
+const MOST_BYTES: u64 = 100_000_000;
 const NOTICES: &str = "frontend/python/licenses/THIRD-PARTY.txt";
 
 #[derive(clap::Args)]
@@ -119,7 +121,11 @@ fn only_wheel(folder: &Path) -> Result<PathBuf> {
 fn check(checkout: &Checkout, wheel: &Path, libraries: &BTreeSet<String>) -> Result<()> {
     let list = "import sys, zipfile; print(*zipfile.ZipFile(sys.argv[1]).namelist(), sep='\\n')";
     let listing = process::capture(Command::new(checkout.python()).args(["-c", list]).arg(wheel))?;
-    let complaints = complaints(&listing, libraries);
+    let mut complaints = complaints(&listing, libraries);
+    let bytes = std::fs::metadata(wheel)?.len();
+    if bytes > MOST_BYTES {
+        complaints.push(format!("{bytes} bytes are too many"));
+    }
     if complaints.is_empty() { Ok(()) } else { bail!("{}: {}", wheel.display(), complaints.join("; ")) }
 }
 
