@@ -16,12 +16,13 @@ use serde_json::Value;
 use crate::checkout::Checkout;
 use crate::process;
 
-/// The extension modules in the wheel, by their crates.
-const ROOTS: [&str; 2] = ["rk-python", "rk-python-runtime"];
-/// Debian's packages whose archives are linked into the extension.
+/// The extension modules and the tools in the wheel, by their crates.
+const ROOTS: [&str; 5] = ["rk-python", "rk-python-runtime", "rk-opt", "rk-plan-cli", "rk-simrd"];
+/// Debian's packages whose archives are linked in.
 const LINKED: [&str; 2] = ["llvm-22-dev", "libmlir-22-dev"];
-/// The shared library that is linked, and packed along with what it needs.
-const SOLVER: &str = "/usr/lib/x86_64-linux-gnu/libCbcSolver.so.3";
+/// The shared libraries that are packed along with what they need: the solver, and what LLVM's archives compress with.
+const PACKED: [&str; 2] =
+    ["/usr/lib/x86_64-linux-gnu/libCbcSolver.so.3", "/usr/lib/x86_64-linux-gnu/libzstd.so.1"];
 /// Part of every Linux that the wheel is for; the tag of the wheel says so.
 const SYSTEM: [&str; 3] = ["libc6", "libgcc-s1", "libstdc++6"];
 
@@ -44,7 +45,8 @@ pub fn text(checkout: &Checkout) -> Result<(String, BTreeSet<String>)> {
     }
     let mut packages: BTreeSet<String> = LINKED.map(str::to_owned).into();
     let mut libraries = BTreeSet::new();
-    for path in needed_by(SOLVER)? {
+    let packed: Vec<Vec<PathBuf>> = PACKED.into_iter().map(needed_by).collect::<Result<_>>()?;
+    for path in packed.into_iter().flatten() {
         if let Some(package) = owner(&path)?.filter(|package| !SYSTEM.contains(&package.as_str())) {
             packages.insert(package);
             libraries.extend(stem(&path.to_string_lossy()));
@@ -169,14 +171,21 @@ mod tests {
     #[test]
     fn crates_llvm_and_the_solver_are_in_it() -> Result<()> {
         let (text, libraries) = text(&Checkout::find()?)?;
-        for word in
-            ["serde_json 1", "pyo3 0", "torch-sys 0", "llvm-22-dev (Debian)", "coinor-libcbc3 (Debian)"]
-        {
+        for word in [
+            "serde_json 1",
+            "pyo3 0",
+            "torch-sys 0",
+            "clap 4",
+            "llvm-22-dev (Debian)",
+            "coinor-libcbc3 (Debian)",
+        ] {
             assert!(text.contains(word), "{word} is not in the notices");
         }
         assert!(text.contains("Apache License v2.0 with LLVM Exceptions") || text.contains("LLVM-exception"));
         assert!(text.contains("libgfortran5 (Debian)") && !text.contains("libc6 (Debian)"));
-        assert!(["libCbcSolver", "libOsiClp", "libbz2"].iter().all(|name| libraries.contains(*name)));
+        assert!(
+            ["libCbcSolver", "libOsiClp", "libbz2", "libzstd"].iter().all(|name| libraries.contains(*name))
+        );
         assert!(!libraries.contains("libc"));
         // What only tests or builds is not in the wheel.
         assert!(!text.contains("criterion 0"));
