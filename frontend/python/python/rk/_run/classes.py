@@ -13,7 +13,7 @@ from rk._graph import joint
 from rk._graph.step import Step
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
-from rk._run import device_scope, fixed
+from rk._run import device_scope, fixed, less
 from rk._run.group import Group
 from rk._run.variants import Code, Switch, Variant
 from rk.errors import BudgetError
@@ -42,6 +42,8 @@ class GraphClass:
         """The variant that is compiled."""
         self.switches = False
         """Whether other variants can run."""
+        self.ways: dict[Code, less.Way] = {}
+        """How calls that run these passes become checkpoints."""
         self.stale = False
         """It must be compiled again, with what is :attr:`asked` for."""
         self.asked: tuple[str, int] | None = None

@@ -6,6 +6,7 @@ known.
 
 from __future__ import annotations
 
+import collections
 import functools
 import logging
 import threading
@@ -78,6 +79,8 @@ class Group(Careful):
         self.lock = threading.RLock()
         self.classes: weakref.WeakSet[Any] = weakref.WeakSet()
         self.open: dict[int, Instance] = {}
+        self.over: collections.deque[Instance] = collections.deque()
+        """Those that hold nothing any more, and are open as far as the group knows."""
         self.shared = False
         """Two instances were open at once, or are about to be."""
         self.step: Step | None = None
@@ -196,8 +199,7 @@ class Group(Careful):
 
     def end(self, instance: Instance) -> None:
         """Its forward half is over."""
-        if self.shared:
-            self._read()
+        self._read()
 
     def begin_backward(self, instance: Instance) -> None:
         """A backward half begins."""
@@ -214,8 +216,7 @@ class Group(Careful):
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
-        if self.shared:
-            self._read()
+        self._read()
 
     def forget_peak(self) -> None:
         """What was needed while a graph was compiled is no part of a step."""
@@ -223,9 +224,11 @@ class Group(Careful):
             self.meter.read()
 
     def _read(self) -> None:
+        step = self.step
+        if not self.shared or step is None or not step.metered:
+            return
         with self.lock:
-            step = self.step
-            if step is not None and step.metered and self.meter.works:
+            if self.meter.works:
                 level, peak = self.meter.read()
                 step.floor = min(step.floor, level)
                 step.peak = max(step.peak, peak)
@@ -258,11 +261,10 @@ class Group(Careful):
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
-        for number, instance in list(self.open.items()):
-            if instance.closed:
-                del self.open[number]
-                if self.step is not None:
-                    self.step.closed(instance)
+        while self.over:
+            instance = self.over.popleft()
+            if self.open.pop(instance.number, None) is not None and self.step is not None:
+                self.step.closed(instance)
 
     def _set_aside(self) -> None:
         """What is open stays so, and is no part of any step from here on."""

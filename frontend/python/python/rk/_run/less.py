@@ -9,7 +9,6 @@ them when it turns out that another forward half comes first, unless the caller 
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,76 +21,82 @@ if TYPE_CHECKING:
 Free = Callable[[], None]
 
 
+class Way:
+    """How calls that run one plan become checkpoints."""
+
+    def __init__(self, code: Code, least: Code, base: Code) -> None:
+        """``code`` are the passes of the plan, ``least`` the checkpoint's, ``base`` what is compiled."""
+        missing = [key for key in least.keys if key not in code.places]
+        self.is_open = all(key[0] == "input" or key in least.copies for key in missing)
+        """Whether all that a checkpoint reads, and the plan does not save, are arguments."""
+        self.missing = [(key, least.copies.get(key, key[1])) for key in missing] if self.is_open else []
+        """These, with the place of the argument."""
+        self.copies, self.checked, self.reads = least.copies, least.checked, least.places
+        given_up = code.own - least.own
+        self.given_up = [place for place, key in enumerate(base.keys) if key in given_up]
+        """The slots of what a checkpoint does not hold."""
+
+    def spared(self, args: Sequence[Any]) -> Spared:
+        """What is missing, of the arguments; with copies where copies are read (law S9)."""
+        return {
+            key: args[place].clone() if key in self.copies else args[place] for key, place in self.missing
+        }
+
+
 def prepared(instance: Instance, code: Code, args: Sequence[Any]) -> Callable[[list[Any]], Free] | None:
     """Before an instance runs ``code``: what makes of its saved tensors the function that lets go of them;
     None if it cannot let go of anything.
     """
     if not instance.group.shared:
         return functools.partial(_alone, instance, code, tuple(args), list(map(_version, args)))
-    least = instance.owner.checkpoint
-    if instance.variant is least:
+    if instance.variant is instance.owner.checkpoint:
         return None
-    spared = _read_besides(least.code, code, args)
-    return None if spared is None else functools.partial(_together, instance, code, _own(spared, least.code))
+    way = _way_of(instance.owner, code)
+    return functools.partial(_together, instance, way, way.spared(args)) if way.is_open else None
 
 
-def _together(instance: Instance, code: Code, spared: Spared, saved: list[torch.Tensor]) -> Free:
-    given_up = code.own - instance.owner.checkpoint.code.own
-    slots = zip(instance.owner.base.code.keys, saved, strict=True)
-    storages = [weakref.ref(one.untyped_storage()) for key, one in slots if key in given_up]
+def _way_of(owner: Any, code: Code) -> Way:
+    found = owner.ways.get(code)
+    if found is None:
+        found = owner.ways[code] = Way(code, owner.checkpoint.code, owner.base.code)
+    return found
+
+
+def _together(instance: Instance, way: Way, spared: Spared, saved: list[torch.Tensor]) -> Free:
     versions = {key: one._version for key, one in spared.items()}
-
-    def free() -> None:
-        for storage in storages:
-            if (found := storage()) is not None:
-                found.resize_(0)
-        _become_checkpoint(instance, spared, versions)
-
-    return free
+    return functools.partial(_become_checkpoint, instance, way, spared, versions, saved)
 
 
 def _alone(
     instance: Instance, code: Code, args: Sequence[Any], versions: list[int], saved: list[torch.Tensor]
 ) -> Free:
     def free() -> None:
-        least = instance.owner.checkpoint.code
-        now = zip(args, versions, strict=True)
-        unchanged = [one if _version(one) == version else None for one, version in now]
-        spared = _read_besides(least, code, unchanged)
-        if spared is None:
+        way = _way_of(instance.owner, code)
+        if not way.is_open or any(_version(args[place]) != versions[place] for _, place in way.missing):
             instance.free = None
             return
-        for key, one in zip(code.keys, saved, strict=True):
-            if key in code.own and key not in least.own:
-                one.untyped_storage().resize_(0)
-        spared = _own(spared, least)
-        _become_checkpoint(instance, spared, {key: one._version for key, one in spared.items()})
+        # What is given up makes room for copies.
+        _give_up(way, saved)
+        spared = way.spared(args)
+        known = {key: one._version for key, one in spared.items()}
+        _become_checkpoint(instance, way, spared, known, saved)
 
     return free
 
 
-def _read_besides(least: Code, code: Code, args: Sequence[Any]) -> Spared | None:
-    """The arguments that a checkpoint reads, itself or copies, and ``code`` does not save; None if it reads
-    something else, or one that is None.
-    """
-    missing = [key for key in least.keys if key not in code.places]
-    if any(key[0] != "input" and key not in least.copies for key in missing):
-        return None
-    found = {key: args[least.copies.get(key, key[1])] for key in missing}
-    return None if any(one is None for one in found.values()) else found
+def _give_up(way: Way, saved: list[torch.Tensor]) -> None:
+    for place in way.given_up:
+        saved[place].untyped_storage().resize_(0)
 
 
-def _own(spared: Spared, least: Code) -> Spared:
-    """With copies where copies are read."""
-    return {key: one.clone() if key in least.copies else one for key, one in spared.items()}
-
-
-def _become_checkpoint(instance: Instance, spared: Spared, versions: dict[Key, int]) -> None:
-    least = instance.owner.checkpoint
+def _become_checkpoint(
+    instance: Instance, way: Way, spared: Spared, versions: dict[Key, int], saved: list[torch.Tensor]
+) -> None:
+    _give_up(way, saved)
     beside = {**spared, **(instance.beside or {})}
-    instance.beside = {key: one for key, one in beside.items() if key in least.code.places}
-    instance.versions |= {key: versions[key] for key in spared if key in least.code.checked}
-    instance.variant, instance.free = least, None
+    instance.beside = {key: one for key, one in beside.items() if key in way.reads}
+    instance.versions |= {key: versions[key] for key in spared if key in way.checked}
+    instance.variant, instance.free = instance.owner.checkpoint, None
 
 
 def _version(argument: Any) -> int:

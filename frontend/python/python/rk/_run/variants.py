@@ -108,6 +108,22 @@ def _tensor(node: Any) -> torch.Tensor | None:
     return joint.tensor_of(node) if isinstance(node, torch.fx.Node) else None
 
 
+class Places:
+    """Where what a plan saves goes, in a class whose first plan is compiled."""
+
+    def __init__(self, code: Code, base: Code) -> None:
+        """``code`` are the passes of the plan, ``base`` those of the first."""
+        mine = {key: place for place, key in enumerate(code.keys)}
+        theirs = {key: place for place, key in enumerate(base.keys)}
+        self.in_slots = [mine.get(key) for key in base.keys]
+        """Per slot, the place among what is saved; None if it stays empty."""
+        self.slots = [theirs.get(key) for key in code.keys]
+        """Per saved value, its slot; None if it has none."""
+        self.beside = [(key, place) for key, place in mine.items() if key not in theirs]
+        """What has no slot, with its place among what is saved."""
+        self.checked = [key for key, _ in self.beside if key in code.checked]
+
+
 class Instance:
     """One call of a class, from its forward half on."""
 
@@ -149,7 +165,9 @@ class Instance:
 
     def close(self) -> None:
         """Nothing is held any more; called from wherever the ticket dies, so it takes no lock."""
-        self.closed, self.free = True, None
+        if not self.closed:
+            self.closed, self.free = True, None
+            self.group.over.append(self)
 
 
 class Switch(program.Program):
@@ -162,7 +180,9 @@ class Switch(program.Program):
         self._handed, self._slots = len(step.outputs), len(self.base.keys)
         self._place = self._slots - about["forward"]["unchecked"]
         """Where ticket and keeper are among what is saved."""
-        self._instances: dict[int, Instance] = {}
+        self._instances: dict[int, tuple[Instance, weakref.ref[Any]]] = {}
+        """With what tells that the ticket is gone."""
+        self._places: dict[Code, Places] = {}
         fake = next(one for node in step.placeholders if (one := joint.tensor_of(node)) is not None)
         with fake.fake_mode:
             self._mark = {"val": torch.empty((), dtype=torch.int64)}
@@ -189,35 +209,43 @@ class Switch(program.Program):
         if code is not self.base:
             saved = self._in_slots(instance, code, saved)
         number = instance.number
-        ticket, keeper = torch.tensor(number), torch.tensor(0 if recomputed else number)
-        self._instances[number] = instance
+        ticket = torch.full((), number)
+        # Without hooks both stay what they are.
+        keeper = torch.full((), 0 if recomputed else number) if hooked else ticket
         owner = keeper if hooked and not recomputed else ticket
-        weakref.finalize(owner.untyped_storage(), self._over, number).atexit = False
+        gone = weakref.ref(owner.untyped_storage(), functools.partial(self._over, number))
+        self._instances[number] = instance, gone
         if lets_go is not None:
             instance.free = lets_go(saved)
         instance.group.end(instance)
         return [*results, *saved[: self._place], ticket, keeper, *saved[self._place :]]
 
-    def _in_slots(self, instance: Instance, code: Code, saved: list[Any]) -> list[Any]:
-        carried = dict(zip(code.keys, saved, strict=True))
-        slots = [carried.pop(key, None) for key in self.base.keys]
-        instance.beside = carried
-        instance.versions = {key: one._version for key, one in carried.items() if key in code.checked}
-        return [_nothing() if one is None else one for one in slots]
+    def _places_of(self, code: Code) -> Places:
+        found = self._places.get(code)
+        if found is None:
+            found = self._places[code] = Places(code, self.base)
+        return found
 
-    def _over(self, number: int) -> None:
-        instance = self._instances.pop(number, None)
-        if instance is not None:
-            instance.close()
+    def _in_slots(self, instance: Instance, code: Code, saved: list[Any]) -> list[Any]:
+        places = self._places_of(code)
+        beside = instance.beside = {key: saved[place] for key, place in places.beside}
+        instance.versions = {key: beside[key]._version for key in places.checked}
+        return [_nothing() if place is None else saved[place] for place in places.in_slots]
+
+    def _over(self, number: int, _: Any) -> None:
+        found = self._instances.pop(number, None)
+        if found is not None:
+            found[0].close()
 
     def _backward(self, args: list[Any]) -> Sequence[Any]:
         ticket, keeper = args[self._place : self._place + 2]
-        instance = self._instances.get(keeper.item() or ticket.item())
-        if instance is None:
+        found = self._instances.get(keeper.item() or ticket.item())
+        if found is None:
             raise ExecutionError(
                 "a hook on saved tensors has changed the tensor that says which forward pass is meant: "
                 "it holds one integer, and has to come back as it went"
             )
+        instance = found[0]
         instance.group.begin_backward(instance)
         del args[self._place : self._place + 2], ticket, keeper
         code = self.base if instance.variant is self._owner.base else instance.variant.code
@@ -239,11 +267,12 @@ class Switch(program.Program):
                     f"operation: an input of {self._owner.name}, at version {instance.beside[key]._version} "
                     f"instead of {version}"
                 )
-        slots = dict(zip(self.base.keys, args, strict=False))
-        late = args[self._slots :]
+        beside, places = instance.beside or {}, self._places_of(code).slots
+        keyed = zip(code.keys, places, strict=True)
+        given = [beside[key] if key in beside else args[place] for key, place in keyed]
+        given += args[self._slots :]
         args.clear()
-        beside = instance.beside or {}
-        return [*(beside[key] if key in beside else slots[key] for key in code.keys), *late]
+        return given
 
 
 def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
