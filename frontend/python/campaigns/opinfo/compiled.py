@@ -146,7 +146,7 @@ def outcomes(
         made = {PLAIN: Outcome("equal" if same(eager, plain) else "unlike eager")}
         for way in ways:
             at(way)
-            made[way] = _outcome(peers, way, run, compiled, plain)
+            made[way] = _outcome(peers, way, run, compiled, plain, eager)
         peers.now = PLAIN
         return made
 
@@ -161,7 +161,7 @@ def _directly(program: Callable[..., Any], peers: Peers, subjects: Sequence[Subj
     return lambda gate, given: list(run(gate, *tensors_in(given)))
 
 
-def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any]) -> Outcome:
+def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any], eager: list[Any]) -> Outcome:
     if way in peers.errors:
         return _failed(peers.errors[way])
     peers.now = way
@@ -174,7 +174,10 @@ def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any]) 
     about: dict[str, Any] = {}
     if schedule is not None:
         about = {"again": plan.again, "once": plan.once, "kept": schedule.peak <= schedule.budget}
-    if same(plain, found):
+    # Each by itself: where aot_eager is not eager (`pinverse` of complex numbers), either is right.
+    if len(plain) == len(found) and all(
+        _equal(a, b) or _equal(c, b) for a, b, c in zip(plain, found, eager, strict=True)
+    ):
         return Outcome("equal", **about)
     peers.now = PLAIN
     if is_unsteady(lambda: run(compiled)):
