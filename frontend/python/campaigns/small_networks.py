@@ -104,7 +104,8 @@ def _bert(attention: str) -> Network:
 def _llama() -> Network:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(20, 16, 32, 2, 4, 2, use_cache=False)
+    sizes = {"vocab_size": 20, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
+    config = LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2, use_cache=False)
     return models.Logits(LlamaForCausalLM(config), "logits"), _tokens(20, 2, 8)
 
 

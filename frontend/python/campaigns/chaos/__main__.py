@@ -81,7 +81,12 @@ def main() -> int:
     for name in given.only:
         if time.monotonic() > end:
             break
-        for step in steps_of(NETWORKS[name]):
+        try:
+            made = steps_of(NETWORKS[name])
+        except Refused as refused:
+            print(f"{name}: {refused}", file=sys.stderr)
+            continue
+        for step in made:
             steps += 1
             for stage, kind, found, details, text in chaos(step, given.seed, given.each, end):
                 counts[stage, kind][found] += 1
@@ -91,10 +96,10 @@ def main() -> int:
                     path.write_text(text)
                     (given.out / f"{wrong}-before.mlir").write_text(getattr(step, stage))
                     print(f"wrong: {name}, {stage}, {kind}: {details[:200]}: {path}", file=sys.stderr)
-        print(f"{name}: {sum(map(sum, (one.values() for one in counts.values())))} changes", file=sys.stderr)
-    text = f"{steps} steps, {sum(sum(one.values()) for one in counts.values())} changes\n\n{table(counts)}\n"
-    (given.out / "table.md").write_text(text)
-    print(text)
+        changes = sum(sum(one.values()) for one in counts.values())
+        print(f"{name}: {changes} changes", file=sys.stderr)
+        (given.out / "table.md").write_text(f"{steps} steps, {changes} changes\n\n{table(counts)}\n")
+    print((given.out / "table.md").read_text())
     return 1 if wrong else 0
 
 

@@ -109,8 +109,9 @@ class Watched(native.Program):
 
 
 def steps_of(make: Callable[[], tuple[Any, tuple[Any, ...]]]) -> list[Step]:
-    """The steps of a network's graphs that were run forward and backward."""
+    """The steps of a network's graphs that were run forward and backward; :class:`Refused` if rk says no."""
     torch._dynamo.reset()
+    torch._dynamo.config.allow_rnn = True
     torch.manual_seed(0)
     model, inputs = make()
     made: list[Watched] = []
@@ -126,6 +127,8 @@ def steps_of(make: Callable[[], tuple[Any, tuple[Any, ...]]]) -> list[Step]:
             native.Program = watched
             run = torch.compile(model, backend="rk", options={**BUDGET, "dump_dir": folder})
             scalar(run(*inputs)).backward()
+        except (RkError, torch._dynamo.exc.BackendCompilerFailed) as error:
+            raise Refused(str(error)) from None
         finally:
             native.Program = plain
         stages = [_stages(Path(folder), one) for one in made]

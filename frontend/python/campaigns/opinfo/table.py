@@ -74,8 +74,9 @@ class Summary:
             "backward, on the CPU. Compared are all bits of outputs, gradients, what is overwritten and the\n"
             "generator with those of `aot_eager` (`rk-import` and `rk.memory_budget`: with those of eager\n"
             "PyTorch).\n"
-            f"{datetime.date.today().isoformat()}, commit {commit or 'unknown'}, torch {version}: "
-            f"{len(operators)} operators, {len(self.records)} samples.\n"
+            f"Summed up on {datetime.date.today().isoformat()} at commit {commit or 'unknown'}, with\n"
+            f"records of earlier days that were kept; torch {version}: {len(operators)} operators, "
+            f"{len(self.records)} samples.\n"
             "Written by `python -m campaigns.opinfo --table`.\n"
         )
 
