@@ -21,6 +21,14 @@ def test_the_page_is_written_from_the_records(tmp_path):
     assert copy.read_text() == PAGE.read_text()
 
 
+def test_what_was_said_can_be_read():
+    found = [about.get("says", "") for kinds in RECORDS.values() for about in kinds.values()]
+    assert not [text for text in found if text.endswith("...")], "cut off"
+    said = PAGE.read_text().split("```text\n")[1:]
+    lines = [line for block in said for line in block.split("```")[0].splitlines()]
+    assert lines and max(map(len, lines)) <= page.WIDTH
+
+
 @pytest.mark.parametrize("version", sorted(RECORDS))
 def test_no_kind_is_a_fault(version):
     found = RECORDS[version]

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import textwrap
 import threading
 import warnings
 from collections.abc import Iterator
@@ -69,9 +68,9 @@ def line(error: BaseException) -> str:
 
 
 def shown(text: str) -> str:
-    """A message in one line, without folders of this machine."""
+    """A message in one line, without folders of this machine and line numbers of PyTorch's files."""
     text = re.sub(r"\S*/site-packages/", "", text.replace(f"{ROOT}/", ""))
-    return textwrap.shorten(text, 300, placeholder=" ...")
+    return " ".join(re.sub(r"(torch/\S+\.py):\d+", r"\1", text).split())
 
 
 def _run(kind: Kind, compile: Compile) -> list[Tensor]:

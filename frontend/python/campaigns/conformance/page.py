@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 
 from campaigns.conformance.kinds import KINDS
@@ -10,6 +11,8 @@ from campaigns.conformance.kinds import KINDS
 Outcomes = dict[str, dict[str, str]]
 """By kind: what came of it, what rk or PyTorch said, how many graphs were planned."""
 
+WIDTH = 100
+"""Letters in a line of a message."""
 BEGIN, END = "<!-- conformance -->\n", "<!-- /conformance -->"
 
 
@@ -50,14 +53,15 @@ def _cell(found: dict[str, str] | None) -> str:
 
 
 def sentences(versions: dict[str, Outcomes]) -> str:
-    """What was said, once for all versions in which it was the same."""
-    lines = []
+    """What was said, whole, and once for all versions in which it was the same."""
+    parts = []
     for kind in KINDS:
         said: dict[str, list[str]] = {}
         for version, found in versions.items():
             if text := found.get(kind.name, {}).get("says"):
                 said.setdefault(text, []).append(version)
-        lines += [
-            f"* {kind.name}, torch {' and '.join(where)}: `` {text} ``\n" for text, where in said.items()
-        ]
-    return "".join(lines)
+        for text, where in said.items():
+            which = "every version" if len(where) == len(versions) else f"torch {' and '.join(where)}"
+            lines = textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+            parts.append(f"{kind.name}, {which}:\n\n```text\n{lines}\n```\n")
+    return "\n".join(parts)
