@@ -172,7 +172,7 @@ def _told(reasons: list[heard.Event], eager: dict[str, list[int]], later: bool, 
         names = [name if len(sizes) == 1 else f"{name} ({len(sizes)}x)" for name, sizes in eager.items()]
         more = ", ..." if len(names) > 4 else ""
         parts.append(
-            f"PyTorch ran by itself, and saves values for the backward pass of, {', '.join(names[:4])}{more}"
+            f"PyTorch ran by itself, and saves values for the backward pass of {', '.join(names[:4])}{more}"
         )
     return "; ".join(parts)
 
