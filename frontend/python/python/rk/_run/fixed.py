@@ -29,7 +29,8 @@ def divide_around(owner: Any) -> None:
     outer = [one for one in owner.group.open_classes() if one is not owner]
     if owner.divided or not outer or all(one.switches for one in (*outer, owner)):
         return
-    owner.divided = True
+    for one in (*outer, owner):
+        one.divided = True
     most = sum(one.base.schedule.peak - one.asked[1] for one in outer)
     _divide([*outer, owner], owner.group.alone(owner.group.asked))
     if any(one.stale for one in outer):
@@ -100,10 +101,10 @@ def holding(owner: Any, share: float, budget: int) -> Variant | None:
 
 
 def plan_again(owner: Any, variant: Variant) -> None:
-    """The class runs this plan of :func:`holding` from its next call on."""
-    _, held, budget = variant.made_by
-    if variant.schedule.runs != owner.base.schedule.runs:
-        owner.asked, owner.stale = _to_hold(owner, held, budget), True
+    """The class runs this plan from its next call on, if it is one of :func:`holding`."""
+    made_by, *about = variant.made_by
+    if made_by == "holding" and variant.schedule.runs != owner.base.schedule.runs:
+        owner.asked, owner.stale = _to_hold(owner, *about), True
 
 
 def _to_hold(owner: Any, held: int, budget: int) -> tuple[str, int]:
