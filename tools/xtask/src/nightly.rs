@@ -13,7 +13,7 @@ use crate::checkout::Checkout;
 use crate::{process, python, setup};
 
 /// Campaigns by the names of their modules, and whether they draw from seeds; all know `--minutes` and `--out`.
-const CAMPAIGNS: [(&str, bool); 2] = [("programs", true), ("opinfo", false)];
+const CAMPAIGNS: [(&str, bool); 3] = [("programs", true), ("opinfo", false), ("chaos", false)];
 /// Seeds of a night; more programs than that no machine tries in one.
 const SEEDS_OF_A_DAY: u64 = 100_000;
 
