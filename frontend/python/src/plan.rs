@@ -23,6 +23,7 @@ use crate::{compile, detached};
 /// Raises OptionError for a graph, a budget or a solver that cannot be read, BudgetError (with numbers) when nothing fits.
 #[pyfunction]
 #[pyo3(signature = (graph, *, budget, solver="auto", time_limit=10.0, timekeeping="wall", seed=0, threads=1))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn plan(
     py: Python<'_>,
     graph: &str,

@@ -4,11 +4,22 @@ those of a model, so that plans do not depend on what else the machine does.
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import pytest
 import torch
 
 import rk
 from rk._run import group
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_kernels():
+    """Inductor's kernels of other processes may be half written, or made for another number of threads."""
+    with tempfile.TemporaryDirectory(prefix="rk-tests-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", os.path.join(folder, "inductor"))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -174,6 +174,7 @@ PARTS = {
         "torch._C._set_storage_data_ptr_access_error_msg",
         "torch._is_zerotensor",
         "torch._subclasses.FakeTensor",
+        "torch.utils._mode_utils.no_dispatch",
         "torch.utils._python_dispatch.TorchDispatchMode",
         "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
     ),
