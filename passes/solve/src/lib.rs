@@ -9,14 +9,14 @@
 //!
 //! | folder | what is in it |
 //! |---|---|
-//! | [`portfolio`] | a request while it is solved; `auto`, which is what users get; the clock |
-//! | [`construct`] | first plans |
-//! | [`chain_dp`] | dynamic programs along a chain of blocks |
-//! | [`improve`] | local search, annealing, and races among them |
-//! | [`bound`] | lower bounds, and proofs |
-//! | [`milp`] | mixed integer programs, and the exact models made of them |
-//! | [`layout`] | plans whose buffers have addresses |
-//! | [`state`] | the graph as arrays, and sequences that know their time and memory |
+//! | `portfolio` | a request while it is solved; `auto`, which is what users get; the clock |
+//! | `construct` | first plans |
+//! | `chain_dp` | dynamic programs along a chain of blocks |
+//! | `improve` | local search, annealing, and races among them |
+//! | `bound` | lower bounds, and proofs |
+//! | `milp` | mixed integer programs, and the exact models made of them |
+//! | `layout` | plans whose buffers have addresses |
+//! | `state` | the graph as arrays, and sequences that know their time and memory |
 //!
 //! **Invariants:** no MLIR, no torch. No plan leaves this crate that the judge has not accepted within the budget.
 
