@@ -28,6 +28,7 @@ def _fresh(tmp_path, monkeypatch):
     torch._dynamo.reset()
     # Models of earlier tests that live on would share a budget of the same name.
     group.GROUPS.clear()
+    group._WAITING.clear()
     torch.manual_seed(0)
     with rk.config.patch(reproducible=True):
         yield

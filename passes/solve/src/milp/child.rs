@@ -83,6 +83,10 @@ fn be_the_child(writer: i32, limit: Duration, address_space: u64, job: impl FnOn
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGPIPE, libc::SIGALRM] {
             libc::signal(signal, libc::SIG_DFL);
         }
+        // Handlers of the parent, such as Python's faulthandler, would report a solver that crashes as a crash of the parent.
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
         let set = |what, most: u64| {
             let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
             libc::setrlimit(what, &limit);

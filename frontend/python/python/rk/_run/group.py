@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
 import logging
 import threading
 import weakref
@@ -111,7 +112,12 @@ class Group(Careful):
     @property
     def comes_with_others(self) -> bool:
         """Whether other functions with this budget have been compiled and have not run yet."""
-        return any(key == _key(self.options) for key in _WAITING.values())
+        mine = _key(self.options)
+        if mine not in _WAITING.values():
+            return False
+        # A model that nobody has any more waits for nothing, and is there until somebody looks.
+        gc.collect()
+        return mine in _WAITING.values()
 
     def _auto(self, owner: Any) -> str:
         """What the device has left for activations: gradients and the state of optimizers are to come."""
@@ -298,6 +304,9 @@ class Group(Careful):
         self.step = Step(key, known, metered=metered, whole=True)
         self.step.floor = self.floor
         if metered and self.meter.works:
+            if not self.known:
+                # What nobody has any more would be there now, and gone when somebody looks.
+                gc.collect()
             self.meter.begin()
             # What was computed or gathered for the first instance is not what the step began with.
             made = {
