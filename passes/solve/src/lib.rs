@@ -5,7 +5,7 @@
 //!
 //! The clock only stops: everything else is driven by counts of work, so that the same seed gives the same plan whenever
 //! the time suffices, and always where the limit counts work ([`Timekeeping`]). More time seldom gives a worse one; where plans do not pack by themselves and luck decides, four times as
-//! much never does (`packed.rs`). Progress goes to `tracing`.
+//! much never does (`layout/fit_budget.rs`). Progress goes to `tracing`.
 //!
 //! | folder | what is in it |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Training steps of made-up networks, for benchmarks and tests: any size, any seed, always the same.
 //!
-//! A network is laid down layer by layer on a timeline; the backward half mirrors it, as differentiation would: each layer
+//! A network is laid down layer by layer on a tape; the backward half mirrors it, as differentiation would: each layer
 //! reads the gradient of what it made and what it saved, gradients that meet are added, and each weight gets a gradient of
 //! its own. Sizes follow from channels, resolution and batch; times from a roofline (arithmetic against memory traffic).
 //!

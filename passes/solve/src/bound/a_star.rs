@@ -481,15 +481,15 @@ impl States {
 
     /// E6.
     fn is_beaten(&mut self, done: Bits, next: Option<u32>, live: Bits, paid: u64) -> bool {
-        let Some(annealed_starts) = self.by_done.get_mut(&(done, next)) else { return false };
+        let Some(rivals) = self.by_done.get_mut(&(done, next)) else { return false };
         let states = &mut self.states;
-        if annealed_starts.iter().any(|&rival| {
+        if rivals.iter().any(|&rival| {
             let rival = &states[rival as usize];
             live & !rival.live == 0 && rival.paid <= paid
         }) {
             return true;
         }
-        annealed_starts.retain(|&rival| {
+        rivals.retain(|&rival| {
             let rival = &mut states[rival as usize];
             rival.beaten = rival.live & !live == 0 && paid <= rival.paid;
             !rival.beaten

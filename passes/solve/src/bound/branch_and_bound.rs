@@ -95,7 +95,7 @@ impl Ord for Open {
 
 /// Decisions of an exact program that is tried even where a solution near the optimum would do: some milliseconds.
 const SMALL: usize = 100_000;
-/// How much finer time_quanta get if what they lose is too much.
+/// How much finer time quanta get if what they lose is too much.
 const FINER: u64 = 4;
 /// Candidates probed per subproblem; each costs two flows.
 const PROBES: usize = 12;
@@ -229,15 +229,15 @@ impl Search<'_> {
         }
     }
 
-    /// The dynamic program: exact if it is small, then in finer and finer time_quanta until nothing is below the best solution by more
+    /// The dynamic program: exact if it is small, then in finer and finer time quanta until nothing is below the best solution by more
     /// than `near` ticks, or it grows too large; returns what is proven.
     fn by_frontiers(&mut self, price: Price, mut bound: u64, near: u64, limits: &Limits) -> u64 {
         let runs = self.best.as_ref().map_or(0, |best| best.again.iter().filter(|&&again| again).count());
-        let mut grain = (near / (1 + runs as u64)).max(1);
+        let mut quantum = (near / (1 + runs as u64)).max(1);
         let exact = limits.parts == 0;
         let mut size = Size {
-            grain: if exact { 1 } else { grain },
-            decisions: if grain > 1 && exact { SMALL } else { DECISIONS },
+            quantum: if exact { 1 } else { quantum },
+            decisions: if quantum > 1 && exact { SMALL } else { DECISIONS },
         };
         loop {
             match label_setting::solve(self.cut, price, size, bound, self.goal, limits) {
@@ -251,7 +251,7 @@ impl Search<'_> {
                     if bound.saturating_add(near) >= self.goal {
                         return bound;
                     }
-                    grain = (grain / FINER).max(1);
+                    quantum = (quantum / FINER).max(1);
                 }
                 Found::Bounded(proven) => {
                     bound = bound.max(proven);
@@ -261,7 +261,7 @@ impl Search<'_> {
                 }
                 Found::Wide => return bound,
             }
-            size = Size { grain, decisions: DECISIONS };
+            size = Size { quantum, decisions: DECISIONS };
         }
     }
 

@@ -10,8 +10,8 @@
 //! starts just above the relaxation and its distance grows fourfold: a pass that ends without a solution proves `G`, one
 //! that finds a solution has found the optimum. Few labels survive, because guesses are close to the optimum.
 //!
-//! Where a solution near the optimum will do, times are rounded down to *time_quanta* of several ticks: far fewer labels differ, what
-//! the program proves stays true, and what it finds is off by less than a grain for each node that runs again.
+//! Where a solution near the optimum will do, times are rounded down to *quanta* of several ticks: far fewer labels differ, what
+//! the program proves stays true, and what it finds is off by less than a quantum for each node that runs again.
 //!
 //! All in integers. Source: dynamic programming with completion bounds (A*-like), classical. Not here: wide graphs, for
 //! which [`crate::bound::branch_and_bound`] branches.
@@ -44,8 +44,8 @@ pub(crate) enum Found {
 /// How exact, and how large.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
-    /// Ticks of a grain. Times are rounded down to time_quanta, which makes solutions cheaper, never dearer.
-    pub(crate) grain: u64,
+    /// Ticks of a quantum. Times are rounded down to quanta, which makes solutions cheaper, never dearer.
+    pub(crate) quantum: u64,
     /// Remembered decisions of one pass, at most.
     pub(crate) decisions: usize,
 }
@@ -70,33 +70,33 @@ struct Move {
 
 #[derive(Clone, Copy)]
 struct Label {
-    /// In time_quanta.
+    /// In quanta.
     time: u64,
     bytes: i128,
     /// The last decision to run again, in [`Pass::decisions`]; 0 is none.
     last: u32,
 }
 
-/// Looks for the best solution below `goal`, everything below `proven` being excluded already; times are counted in time_quanta.
+/// Looks for the best solution below `goal`, everything below `proven` being excluded already; times are counted in quanta.
 pub(crate) fn solve(cut: &Cut, price: Price, size: Size, proven: u64, goal: u64, limits: &Limits) -> Found {
     let Some(mut layers) = layers(cut) else { return Found::Wide };
     if price.denominator == 0 {
         return Found::Wide;
     }
-    let grain = size.grain;
-    let mut pass = Pass { cut, price, size, guess: proven / grain, limits, decisions: Vec::new() };
+    let quantum = size.quantum;
+    let mut pass = Pass { cut, price, size, guess: proven / quantum, limits, decisions: Vec::new() };
     pass.price_the_rest(&mut layers);
     let mut proven = proven;
-    let mut step = (goal.saturating_sub(proven) / 64).clamp(1, 1 + proven / 2000).div_ceil(grain);
-    let last = goal.div_ceil(grain);
+    let mut step = (goal.saturating_sub(proven) / 64).clamp(1, 1 + proven / 2000).div_ceil(quantum);
+    let last = goal.div_ceil(quantum);
     while pass.guess < last {
         pass.guess = pass.guess.saturating_add(step).min(last);
         match pass.run(&layers) {
-            Ok(Some((choice, _))) if grain == 1 => return Found::Solved(Some(choice)),
-            Ok(Some((choice, time_quanta))) => {
-                return Found::Near(choice, proven.max(time_quanta.saturating_mul(grain)));
+            Ok(Some((choice, _))) if quantum == 1 => return Found::Solved(Some(choice)),
+            Ok(Some((choice, quanta))) => {
+                return Found::Near(choice, proven.max(quanta.saturating_mul(quantum)));
             }
-            Ok(None) => proven = proven.max(pass.guess.saturating_mul(grain).min(goal)),
+            Ok(None) => proven = proven.max(pass.guess.saturating_mul(quantum).min(goal)),
             Err(TooMuch) => return Found::Bounded(proven),
         }
         step = step.saturating_mul(4);
@@ -166,7 +166,7 @@ struct Pass<'a> {
     cut: &'a Cut,
     price: Price,
     size: Size,
-    /// In time_quanta.
+    /// In quanta.
     guess: u64,
     limits: &'a Limits,
     /// Node that runs again, and the decision before.
@@ -175,11 +175,12 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     fn price_the_rest(&self, layers: &mut [Layer]) {
-        let (per_byte, per_grain) = self.prices();
+        let (per_byte, per_quantum) = self.prices();
         let mut later: Vec<i128> = vec![0];
         for layer in layers.iter_mut().rev() {
             let node = &self.cut.nodes[layer.node];
-            let run = per_grain * i128::from(node.time / self.size.grain) + per_byte * i128::from(node.state);
+            let run =
+                per_quantum * i128::from(node.time / self.size.quantum) + per_byte * i128::from(node.state);
             for (rest, step) in layer.rest.iter_mut().zip(&layer.moves) {
                 let stay = per_byte * step.held + later[step.stay as usize];
                 let again = step.again.map(|again| run + later[again as usize]);
@@ -189,12 +190,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Of a byte and of a grain.
+    /// Of a byte and of a quantum.
     fn prices(&self) -> (i128, i128) {
-        (i128::from(self.price.numerator), i128::from(self.price.denominator) * i128::from(self.size.grain))
+        (i128::from(self.price.numerator), i128::from(self.price.denominator) * i128::from(self.size.quantum))
     }
 
-    /// The best solution below the guess, and its time_quanta.
+    /// The best solution below the guess, and its quanta.
     fn run(&mut self, layers: &[Layer]) -> Result<Option<(Choice, u64)>, TooMuch> {
         self.decisions.clear();
         self.decisions.push((0, 0));
@@ -233,7 +234,7 @@ impl Pass<'_> {
         let mut again = Vec::with_capacity(labels.len());
         for label in labels {
             let (time, bytes) =
-                (label.time + about.time / self.size.grain, label.bytes + i128::from(about.state));
+                (label.time + about.time / self.size.quantum, label.bytes + i128::from(about.state));
             if self.is_open(&Label { time, bytes, last: 0 }, rest) {
                 again.push(Label { time, bytes, last: self.decisions.len() as u32 });
                 self.decisions.push((node as u32, label.last));
@@ -244,11 +245,11 @@ impl Pass<'_> {
 
     /// Whether a label may lead to a solution below the guess.
     fn is_open(&self, label: &Label, rest: i128) -> bool {
-        let (per_byte, per_grain) = self.prices();
-        let priced = per_grain * i128::from(label.time) + per_byte * (label.bytes - self.cut.room) + rest;
+        let (per_byte, per_quantum) = self.prices();
+        let priced = per_quantum * i128::from(label.time) + per_byte * (label.bytes - self.cut.room) + rest;
         label.bytes <= self.cut.room
             && label.time < self.guess
-            && priced <= per_grain * i128::from(self.guess - 1)
+            && priced <= per_quantum * i128::from(self.guess - 1)
     }
 
     fn choice(&self, label: &Label) -> Option<Choice> {
@@ -289,7 +290,7 @@ mod tests {
     use crate::synthetic::{Family, graph};
 
     #[test]
-    fn grains_lose_less_than_one_for_each_run() {
+    fn quanta_lose_less_than_one_for_each_run() {
         let mut found = 0;
         for seed in 1..=3 {
             let graph = graph(Family::DenseNet, 150, seed);
@@ -300,20 +301,20 @@ mod tests {
                 let free = vec![Fixed::Free; cut.nodes.len()];
                 let root = relax(&cut, &mut Network::new(&cut), &free, None, u64::MAX);
                 let proven = root.bound.expect("it fits");
-                let solve = |grain| {
-                    let size = Size { grain, decisions: DECISIONS };
+                let solve = |quantum| {
+                    let size = Size { quantum, decisions: DECISIONS };
                     solve(&cut, root.price, size, proven, u64::MAX, &Limits::NONE)
                 };
                 let Found::Solved(Some(best)) = solve(1) else { panic!("narrow") };
-                for grain in [2, 30, 500] {
-                    let Found::Near(near, bound) = solve(grain) else { panic!("narrow") };
+                for quantum in [2, 30, 500] {
+                    let Found::Near(near, bound) = solve(quantum) else { panic!("narrow") };
                     let runs = near.again.iter().filter(|&&again| again).count() as u64;
                     assert!(near.bytes <= cut.room && proven <= bound && bound <= best.time);
-                    assert!(best.time <= near.time && near.time < bound + grain * runs.max(1));
+                    assert!(best.time <= near.time && near.time < bound + quantum * runs.max(1));
                     found += u32::from(near.time > best.time);
                 }
             }
         }
-        assert!(found > 0, "time_quanta make a difference");
+        assert!(found > 0, "quanta make a difference");
     }
 }

@@ -45,7 +45,7 @@
 //! **Which chain.** Begin with the best cut, whose solution [`crate::bound::branch_and_bound`] has. Play the solution out; where its memory
 //! exceeds the budget at the first run of a node that fits in the chain, that node joins; else G7 is added
 //! for all such nodes. Where a second run exceeds it nevertheless, what is alive then does not live through the interval: the nodes that
-//! first run next to it join, so that it does. If nothing is left to add, `branches.rs` divides the schedules; where it cannot, a node
+//! first run next to it join, so that it does. If nothing is left to add, `disjunctive_branching.rs` divides the schedules; where it cannot, a node
 //! joins for which others leave, or that nothing follows. If nothing exceeds, the solution is an optimal plan.
 //!
 //! Source: docs/design/planner.md, section 3.3. Solved by [`crate::milp`].

@@ -6,10 +6,10 @@
 //!
 //! - starts that take longer to make ([`crate::portfolio::starts::Late`]) join after rounds of their own
 //! - when one search is left, some that lost early come back for a while
-//! - orders in which nodes wait for each other are tried from it (`wait.rs`), and its memory is made less full (`anneal/ease.rs`): what the
-//!   search then runs less again may be more than what that cost
+//! - orders in which nodes wait for each other are tried from it (`construct/postponed_replay.rs`), and its memory is made less full
+//!   (`annealing/memory_objective.rs`): what the search then runs less again may be more than what that cost
 //!
-//! Where few are left the best plan is annealed as well (`cooled.rs`). In small graphs, and where another order may pay, annealed annealed_starts
+//! Where few are left the best plan is annealed as well (`reannealing.rs`). In small graphs, and where another order may pay, annealed starts
 //! join then, too, twice as long from round to round. Proofs are tried in between.
 //!
 //! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
@@ -78,7 +78,7 @@ pub(crate) const REHEAT: f64 = 0.5;
 /// When a search ends, besides proof and clock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Never: bounds, and annealed_starts of the best plan, for as long as there is time.
+    /// Never: bounds, and what is annealed from the best plan, for as long as there is time.
     Proved,
     /// Never, and nothing is proven.
     TimeIsUp,

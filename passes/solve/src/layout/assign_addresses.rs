@@ -129,7 +129,7 @@ fn placed(
 ) -> Plan {
     let pack = |plan: &Plan| addresses.pack(request.graph, plan.clone());
     let mut best = pack(plan);
-    let mut annealed_starts = Vec::new();
+    let mut alternatives = Vec::new();
     for other in others.iter().filter(|other| other.trace.time == plan.trace.time) {
         if is_near(&best) || clock.expired() {
             break;
@@ -138,14 +138,14 @@ fn placed(
         if other.height() < best.height() || is_near(&other) {
             std::mem::swap(&mut best, &mut other);
         }
-        annealed_starts.push(other);
+        alternatives.push(other);
     }
     let floor = best.trace.peak;
     let time = best.trace.time;
     if best.sequence.0.len() > MOST_RUNS || most <= time {
-        return compact(request, best, &annealed_starts, addresses, floor, near, clock);
+        return compact(request, best, &alternatives, addresses, floor, near, clock);
     }
-    let best = compact(request, best, &annealed_starts, addresses, floor, near, &clock.part(FIRST));
+    let best = compact(request, best, &alternatives, addresses, floor, near, &clock.part(FIRST));
     if is_near(&best) || clock.expired() {
         return best;
     }
@@ -155,7 +155,7 @@ fn placed(
     }
     // There may be no other runs for so little time.
     let request = Request { seed: request.seed.wrapping_add(SEEDS), ..request.clone() };
-    compact(&request, best, &annealed_starts, addresses, floor, near, clock)
+    compact(&request, best, &alternatives, addresses, floor, near, clock)
 }
 
 /// Looks, in the second half of a search, whether its best plan packs as it is, and if not leaves more time for addresses: that the given

@@ -1,7 +1,8 @@
 //! Order and addresses in one state: lowers an arena by moving buffers and runs at once.
 //!
-//! State: a timeline ([`crate::state::slotted_timeline`]) and a shelf ([`crate::layout::free_space`]) with an offset for each buffer of it, or none: such a buffer
-//! waits. No two placed buffers overlap, and all of them end below a height. The search begins with those above it waiting, and
+//! State: a timeline ([`crate::state::slotted_timeline`]) and the arena ([`crate::layout::free_space`]) with an offset for each buffer
+//! of it, or none: such a buffer waits. No two placed buffers overlap, and all of them end below a height. The search begins with those
+//! above it waiting, and
 //! goes on until none waits. One of them is placed:
 //!
 //! 1. in a hole if there is one;
@@ -61,7 +62,7 @@ pub(crate) struct Joint<'m> {
     of_value: Vec<u32>,
     of_workspace: Vec<u32>,
     of_state: Vec<u32>,
-    shelf: FreeSpace,
+    space: FreeSpace,
     /// Buffers that another takes over, in place and for good, and these: they have no size of their own.
     heirs: Vec<(usize, usize)>,
     pressure: Pressure,
@@ -92,7 +93,7 @@ impl<'m> Joint<'m> {
         let signed = |bytes: Bytes| i64::try_from(bytes.0).unwrap_or(i64::MAX);
         let arena = plan.arena.clone().unwrap_or_else(|| arena::pack(graph, &plan.sequence, &plan.trace));
         let timeline = SlottedTimeline::new(model, &from_sequence(&plan.sequence));
-        // In time_quanta the plan's own peak may be outside.
+        // In grains the plan's own peak may be outside.
         let (least, most) = match grain > arena.alignment {
             true => (signed(least).min(timeline.peak()), signed(most).max(timeline.peak())),
             false => (signed(least), signed(most)),
@@ -103,7 +104,7 @@ impl<'m> Joint<'m> {
             of_value: Vec::new(),
             of_workspace: Vec::new(),
             of_state: Vec::new(),
-            shelf: FreeSpace::default(),
+            space: FreeSpace::default(),
             heirs: Vec::new(),
             pressure,
             temperature: moves::WARM,
@@ -118,25 +119,25 @@ impl<'m> Joint<'m> {
         let empty =
             |bytes: i64| Item { size: u64::try_from(bytes).unwrap_or(0), offset: 0, start: 0, end: 0 };
         for value in 0..model.values() as u32 {
-            joint.of_value.push(joint.shelf.items.len() as u32);
+            joint.of_value.push(joint.space.items.len() as u32);
             let runs = joint.timeline.runs(model.producer[value as usize]).len();
-            joint.shelf.items.resize(joint.shelf.items.len() + runs, empty(model.bytes[value as usize]));
+            joint.space.items.resize(joint.space.items.len() + runs, empty(model.bytes[value as usize]));
         }
         for node in 0..model.len() as u32 {
-            joint.of_workspace.push(joint.shelf.items.len() as u32);
+            joint.of_workspace.push(joint.space.items.len() as u32);
             let runs = joint.timeline.runs(node).len();
-            joint.shelf.items.resize(joint.shelf.items.len() + runs, empty(model.workspace[node as usize]));
+            joint.space.items.resize(joint.space.items.len() + runs, empty(model.workspace[node as usize]));
         }
         for node in 0..model.len() as u32 {
-            joint.of_state.push(joint.shelf.items.len() as u32);
+            joint.of_state.push(joint.space.items.len() as u32);
             let kept = joint.timeline.runs(node).len() > 1;
-            joint.shelf.items.push(empty(if kept { model.state[node as usize] } else { 0 }));
+            joint.space.items.push(empty(if kept { model.state[node as usize] } else { 0 }));
         }
         let runs = occurrences(&plan.sequence, model.len());
         let mut first_outputs = HashMap::new();
         for buffer in &arena.buffers {
             let item = joint.item_of(&plan.sequence, &runs, buffer.owner, buffer.start);
-            joint.shelf.items[item].offset = buffer.offset.0;
+            joint.space.items[item].offset = buffer.offset.0;
             if let Owner::Instance(_, value) = buffer.owner
                 && graph.node(graph.value(value).producer).writes.first() == Some(&value)
             {
@@ -147,13 +148,13 @@ impl<'m> Joint<'m> {
             let owner = Owner::Instance(0, instance.value);
             let item = joint.item_of(&plan.sequence, &runs, owner, instance.start);
             if let Some(&heir) = first_outputs.get(&(instance.end + 1)) {
-                joint.shelf.items[heir].size = 0;
+                joint.space.items[heir].size = 0;
                 joint.heirs.push((item, heir));
             }
         }
         joint.read_lives();
         if joint.grain > joint.alignment {
-            joint.shelf.restack();
+            joint.space.restack();
         }
         joint
     }
@@ -168,24 +169,24 @@ impl<'m> Joint<'m> {
                 }
                 let item = self.of_workspace[node as usize] as usize + run;
                 let slot = self.timeline.runs(node)[run];
-                (self.shelf.items[item].start, self.shelf.items[item].end) = (slot, slot);
+                (self.space.items[item].start, self.space.items[item].end) = (slot, slot);
             }
             let state = self.of_state[node as usize] as usize;
             let runs = self.timeline.runs(node);
-            (self.shelf.items[state].start, self.shelf.items[state].end) = (runs[0], runs[runs.len() - 1]);
+            (self.space.items[state].start, self.space.items[state].end) = (runs[0], runs[runs.len() - 1]);
         }
         // An heir may be taken over in turn: from the last to the first.
         for &(item, heir) in self.heirs.iter().rev() {
-            self.shelf.items[item].end = self.shelf.items[heir].end;
+            self.space.items[item].end = self.space.items[heir].end;
         }
-        self.shelf.settle();
-        self.pressure = Pressure::new(self.most, &self.timeline, &self.shelf.items);
+        self.space.settle();
+        self.pressure = Pressure::new(self.most, &self.timeline, &self.space.items);
     }
 
     fn read_life(&mut self, value: u32, run: usize) {
         let item = self.of_value[value as usize] as usize + run;
-        self.shelf.items[item].start = self.timeline.runs(self.timeline.model.producer[value as usize])[run];
-        self.shelf.items[item].end = self.timeline.end(value, run);
+        self.space.items[item].start = self.timeline.runs(self.timeline.model.producer[value as usize])[run];
+        self.space.items[item].end = self.timeline.end(value, run);
     }
 
     fn peak(&self) -> u64 {
@@ -195,7 +196,7 @@ impl<'m> Joint<'m> {
     /// Lowers the arena to `goal(peak)`, step by step, until that is reached or it failed too often. True if it is reached.
     pub(crate) fn lower(&mut self, goal: impl Fn(u64) -> u64, clock: &Clock) -> bool {
         let mut best = self.snapshot();
-        let (mut least, mut failed) = (self.shelf.height(), 0);
+        let (mut least, mut failed) = (self.space.height(), 0);
         loop {
             let goal = goal(self.peak()) / self.grain * self.grain;
             if least <= goal {
@@ -208,8 +209,8 @@ impl<'m> Joint<'m> {
             let target = goal.max(least - 1 - (least - goal) / STEP) / self.grain * self.grain;
             let any = HABITS[failed as usize % HABITS.len()];
             if self.below(target, any, PLACEMENTS << round, clock) {
-                self.shelf.shake();
-                (least, best) = (self.shelf.height(), self.snapshot());
+                self.space.shake();
+                (least, best) = (self.space.height(), self.snapshot());
                 let milliseconds = clock.elapsed().as_millis() as u64;
                 tracing::trace!(height = least, goal, any, round, milliseconds, "lower");
             } else {
@@ -221,12 +222,12 @@ impl<'m> Joint<'m> {
 
     /// The runs and all offsets, to come back to.
     fn snapshot(&self) -> (Vec<u32>, Vec<u64>) {
-        (self.timeline.sequence(), self.shelf.items.iter().map(|item| item.offset).collect())
+        (self.timeline.sequence(), self.space.items.iter().map(|item| item.offset).collect())
     }
 
     fn restore(&mut self, snapshot: &(Vec<u32>, Vec<u64>)) {
         self.timeline.reset(&snapshot.0);
-        for (item, &offset) in self.shelf.items.iter_mut().zip(&snapshot.1) {
+        for (item, &offset) in self.space.items.iter_mut().zip(&snapshot.1) {
             item.offset = offset;
         }
         self.read_lives();
@@ -234,26 +235,26 @@ impl<'m> Joint<'m> {
 
     /// Looks for a state below `height`. True if there is one; otherwise some buffers may wait.
     fn below(&mut self, height: u64, any: f64, placements: u64, clock: &Clock) -> bool {
-        self.shelf.cut(height);
+        self.space.cut(height);
         for step in 0..placements {
-            if self.shelf.is_complete() {
+            if self.space.is_complete() {
                 return true;
             }
-            if (step % 16 == 15 && clock.expired()) || !self.shelf.insert(height, any, &mut self.random) {
+            if (step % 16 == 15 && clock.expired()) || !self.space.insert(height, any, &mut self.random) {
                 return false;
             }
             if step % GATHER == GATHER - 1 {
-                self.shelf.gather(height, self.random.random_bool(0.5));
+                self.space.gather(height, self.random.random_bool(0.5));
             }
             for _ in 0..MOVES {
                 if self.random.random_bool(BUFFERS) {
-                    self.shelf.stir(height, &mut self.random);
+                    self.space.stir(height, &mut self.random);
                 } else {
                     self.wander();
                 }
             }
         }
-        self.shelf.is_complete()
+        self.space.is_complete()
     }
 
     fn item_of(&self, sequence: &Sequence, runs: &[u32], owner: Owner, start: usize) -> usize {
@@ -272,9 +273,9 @@ impl<'m> Joint<'m> {
         let sequence = to_sequence(&self.timeline.sequence());
         let trace = judge(graph, &sequence).ok().filter(|trace| trace.time == like.trace.time)?;
         let runs = occurrences(&sequence, self.timeline.model.len());
-        // What has no size here, in time_quanta or because it is an heir, has no place of its own.
+        // What has no size here, in grains or because it is an heir, has no place of its own.
         let offset = |owner, start| {
-            let item = &self.shelf.items[self.item_of(&sequence, &runs, owner, start)];
+            let item = &self.space.items[self.item_of(&sequence, &runs, owner, start)];
             Bytes(if item.size > 0 { item.offset } else { u64::MAX })
         };
         match arena::settled(graph, &sequence, &trace, Bytes(self.alignment), offset) {

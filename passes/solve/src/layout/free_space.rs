@@ -1,4 +1,4 @@
-//! Buffers on a shelf: each with its life in slots and its place in the arena, or waiting for one. The state of
+//! Buffers in an arena: each with its life in slots and its place in the arena, or waiting for one. The state of
 //! [`crate::layout::ejection_chain`]; what does the same for lives that never change is `rk_plan::arena`.
 //!
 //! What is in the way of a buffer has a weight there: one, how often it found no place itself, and how often the two were in
@@ -349,17 +349,17 @@ mod tests {
 
     #[test]
     fn there_may_be_more_items_than_rows() {
-        let mut shelf = FreeSpace::default();
+        let mut space = FreeSpace::default();
         let item = |index: u32, offset| Item { size: 1, offset, start: index, end: index + 1 };
-        shelf.items = (0..2 * ROWS).map(|index| item(index, u64::from(index % 2))).collect();
+        space.items = (0..2 * ROWS).map(|index| item(index, u64::from(index % 2))).collect();
         // Two places for three that live together: someone is in the way of everyone.
-        shelf.items.extend((0..4).map(|index| item(ROWS + index, WAITS)));
-        shelf.settle();
+        space.items.extend((0..4).map(|index| item(ROWS + index, WAITS)));
+        space.settle();
         let mut random = ChaCha8Rng::seed_from_u64(0);
         for _ in 0..100 {
-            assert!(shelf.insert(2, 0.0, &mut random) && !shelf.is_complete());
+            assert!(space.insert(2, 0.0, &mut random) && !space.is_complete());
         }
-        assert!(shelf.met.iter().any(|&met| met > 0) && shelf.met.len() == (ROWS * ROWS) as usize);
+        assert!(space.met.iter().any(|&met| met > 0) && space.met.len() == (ROWS * ROWS) as usize);
     }
 
     #[test]
@@ -368,16 +368,16 @@ mod tests {
         // Five bytes are free below the first, between the two that live with it, and above them.
         let items = vec![item(10, 5, 0, 9), item(10, 20, 0, 4), item(5, 20, 5, 9), item(10, WAITS, 2, 3)];
         for up in [false, true] {
-            let mut shelf = FreeSpace { items: items.clone(), ..FreeSpace::default() };
-            shelf.settle();
+            let mut space = FreeSpace { items: items.clone(), ..FreeSpace::default() };
+            space.settle();
             let mut random = ChaCha8Rng::seed_from_u64(1);
-            shelf.look_around(3);
-            assert_eq!(shelf.hole(10, 35, &mut random), None);
-            shelf.gather(35, up);
-            let offsets = shelf.items.iter().map(|item| item.offset).collect::<Vec<_>>();
+            space.look_around(3);
+            assert_eq!(space.hole(10, 35, &mut random), None);
+            space.gather(35, up);
+            let offsets = space.items.iter().map(|item| item.offset).collect::<Vec<_>>();
             assert_eq!(offsets, if up { [15, 25, 30, WAITS] } else { [0, 10, 10, WAITS] });
-            shelf.look_around(3);
-            assert!(shelf.hole(10, 35, &mut random).is_some());
+            space.look_around(3);
+            assert!(space.hole(10, 35, &mut random).is_some());
         }
     }
 }

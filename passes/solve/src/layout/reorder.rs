@@ -21,17 +21,17 @@ pub(crate) const MOST_RUNS: usize = 16_000;
 const STARTS: usize = 64;
 /// Moves that calm the order before the first of them, so that it comes soon, and before the others.
 const CALM: (u64, u64) = (12_500, 100_000);
-/// For what time_quanta are off the goal falls by one byte in so many, or by one step more.
+/// For what grains are off the goal falls by one byte in so many, or by one step more.
 const LOST: u64 = 200;
 /// The share of the usual effort for packing each order as it is.
 const PACKINGS: u64 = 4;
 
-/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time; or gives one of its `annealed_starts`, plans of
+/// Lowers the arena of a plan to `goal`, a function of the peak, if that can be had in the time; or gives one of its `alternatives`, plans of
 /// the same time, one that is off by less. All have their arenas; peaks do not fall below `floor`, unless they have.
 pub(crate) fn compact(
     request: &Request,
     mut best: Plan,
-    annealed_starts: &[Plan],
+    alternatives: &[Plan],
     addresses: Addresses,
     floor: Bytes,
     goal: impl Fn(Bytes) -> Bytes,
@@ -48,7 +48,7 @@ pub(crate) fn compact(
     let grain = best.arena.as_ref().map_or(addresses.alignment, Arena::grain);
     let model = FlatGraph::coarse(request.graph, addresses.alignment, grain);
     let limits = (floor, request.budget.max(bound));
-    let origins: Vec<Plan> = std::iter::once(&best).chain(annealed_starts).cloned().collect();
+    let origins: Vec<Plan> = std::iter::once(&best).chain(alternatives).cloned().collect();
     for (attempt, seed) in (request.seed..).take(STARTS).enumerate() {
         let joint = |from: &Plan| Joint::new(request.graph, (&model, grain), from, limits, seed);
         // By turns a new order, calmed from that of each plan in turn, gets its chance, and the lowest layout so far goes on.
@@ -66,7 +66,7 @@ pub(crate) fn compact(
         if done(&best) {
             break;
         }
-        // Sizes in time_quanta are a little off: then a peak may be above the limit, and what is low enough in time_quanta may not be in
+        // Sizes in grains are a little off: then a peak may be above the limit, and what is low enough in grains may not be in
         // bytes. The goal falls by what is missing, a grain at least.
         let mut missing = 0;
         let found = loop {

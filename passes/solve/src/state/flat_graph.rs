@@ -130,7 +130,7 @@ impl FlatGraph {
         model
     }
 
-    /// The same in time_quanta of [`arena::Arena::grain`], each size rounded to the nearest.
+    /// The same in grains of [`arena::Arena::grain`], each size rounded to the nearest.
     pub(crate) fn coarse(graph: &Graph, alignment: Bytes, grain: Bytes) -> Self {
         let mut model = Self::aligned(graph, alignment);
         for size in model.bytes.iter_mut().chain(&mut model.workspace).chain(&mut model.state) {

@@ -1,4 +1,4 @@
-//! A timeline of layers and its differentiation.
+//! A tape of layers and its differentiation.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ struct Layer {
 }
 
 /// Layers laid down so far.
-pub(super) struct SlottedTimeline {
+pub(super) struct Tape {
     builder: GraphBuilder,
     layers: Vec<Layer>,
     /// What the step is fed with: has no gradient.
@@ -46,7 +46,7 @@ pub(super) struct SlottedTimeline {
     rich: bool,
 }
 
-impl SlottedTimeline {
+impl Tape {
     pub(super) fn new(name: String, rich: bool) -> Self {
         Self { builder: GraphBuilder::new(name), layers: Vec::new(), data: None, rich }
     }

@@ -99,7 +99,7 @@ impl Joint<'_> {
         let was = self.pressure.before_move(&self.timeline, range, from, target);
         for (item, before, now) in &self.changed {
             self.pressure.change(before, now);
-            self.shelf.change(*item, now);
+            self.space.change(*item, now);
         }
         let more = self.pressure.between(&self.timeline, range.0, range.1) - was;
         let chance = (-(more as f64) / (self.temperature * (UNIT * UNIT) as f64)).exp();
@@ -109,14 +109,14 @@ impl Joint<'_> {
                 || !self
                     .changed
                     .iter()
-                    .any(|(item, before, now)| longer(before, now) && self.shelf.meets(*item)))
+                    .any(|(item, before, now)| longer(before, now) && self.space.meets(*item)))
         {
             self.timeline.commit();
             return more;
         }
         for (item, before, now) in self.changed.iter().rev() {
             self.pressure.change(now, before);
-            self.shelf.change(*item, before);
+            self.space.change(*item, before);
         }
         self.timeline.rollback_to(0);
         0
@@ -127,7 +127,7 @@ impl Joint<'_> {
         self.changed.clear();
         for &(value, run) in self.timeline.affected() {
             let item = self.of_value[value as usize] + run;
-            let before = self.shelf.items[item as usize];
+            let before = self.space.items[item as usize];
             let start = self.timeline.runs(self.timeline.model.producer[value as usize])[run as usize];
             let now = Item { start, end: self.timeline.end(value, run as usize), ..before };
             let known = self.changed.iter().any(|(other, ..)| *other == item);
@@ -136,13 +136,13 @@ impl Joint<'_> {
             }
         }
         let workspace = self.of_workspace[node as usize] + run as u32;
-        let before = self.shelf.items[workspace as usize];
+        let before = self.space.items[workspace as usize];
         if before.size > 0 {
             debug_assert_eq!(before.start, from);
             self.changed.push((workspace, before, Item { start: target, end: target, ..before }));
         }
         let (state, runs) = (self.of_state[node as usize], self.timeline.runs(node));
-        let before = self.shelf.items[state as usize];
+        let before = self.space.items[state as usize];
         if before.size > 0 {
             self.changed.push((state, before, Item { start: runs[0], end: runs[runs.len() - 1], ..before }));
         }
