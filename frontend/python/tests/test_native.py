@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from pathlib import Path
 
 import only_with_runtime  # noqa: F401 - skips this module
@@ -96,6 +97,16 @@ def test_networks_train_to_the_bits_of_eager_in_one_arena(make, budget, programs
     results += sum(joint.storage_of(one) in storages for one in made)
     # A result that was made in the arena by chance is moved out of it.
     assert took.left <= results + took.moved, "what leaves the step is allocated, and nothing else"
+
+
+def test_a_result_that_is_kept_is_no_open_call():
+    model, batches = perceptron()
+    run = compiled(model, budget="80%")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="rk: another forward pass")
+        for _ in range(3):
+            kept = run(*batches(0))
+            kept.square().mean().backward()
 
 
 def test_the_profiler_sees_what_tensors_request(programs):

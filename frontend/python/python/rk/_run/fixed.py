@@ -163,9 +163,13 @@ def backward(owner: Any, run: Run) -> Run:
             return run(args)
         owner.group.begin_backward(instance)
         try:
-            return run(args)
+            results = run(args)
         finally:
             owner.group.end_backward(instance)
+        if owner.options.codegen == "rk":
+            # The arena is given back, though what the caller keeps of the call may keep its ticket.
+            instance.close()
+        return results
 
     noted._boxed_call = True
     return noted
