@@ -79,6 +79,8 @@ class Group(Careful):
         self.asked = options.budget
         self.lock = threading.RLock()
         self.classes: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._tidied = 0
+        """For how many classes garbage has been collected."""
         self.open: dict[int, Instance] = {}
         self.over: collections.deque[Instance] = collections.deque()
         """Those that hold nothing any more, and are open as far as the group knows."""
@@ -304,8 +306,10 @@ class Group(Careful):
         self.step = Step(key, known, metered=metered, whole=True)
         self.step.floor = self.floor
         if metered and self.meter.works:
-            if not self.known:
-                # What nobody has any more would be there now, and gone when somebody looks.
+            if not self.known and self._tidied != len(self.classes):
+                # What nobody has any more would be there now, and gone when somebody looks. Once for each
+                # class: steps that teach nothing, such as evaluations, are not to wait for it.
+                self._tidied = len(self.classes)
                 gc.collect()
             self.meter.begin()
             # What was computed or gathered for the first instance is not what the step began with.
