@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import only_with_runtime  # noqa: F401
 import pytest
 import torch
@@ -54,6 +56,28 @@ def late(model):
 @pytest.mark.parametrize(("step", "share"), [(pair, 0.45), (triplet, 0.6), (accumulated, 0.6), (late, 0.6)])
 def test_the_budget_is_kept_from_the_first_step_on(step, share):
     kept(Encoder, step, share, compiled=whole)
+
+
+class Rectified(nn.Module):
+    """Nothing in it needs its input for backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, 32)
+
+    def forward(self, x):
+        return self.layer(x.relu()).sum()
+
+
+def test_an_input_that_nobody_needs_is_not_held():
+    model = Rectified()
+    whole(budget="100%")(model)
+    given = torch.randn(4, 32, requires_grad=True) * 2
+    known = weakref.ref(given)
+    loss = model(given)
+    del given
+    assert known() is None
+    loss.backward()
 
 
 class Adversaries(nn.Module):

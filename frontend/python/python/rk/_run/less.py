@@ -2,8 +2,9 @@
 
 What a checkpoint reads and the plan at hand does not save are arguments. Where graphs share a budget, they
 are put aside before forward runs, copies included (law S9), and a choice counts them. A graph alone has no
-room for copies, and should need none of this: its arguments are remembered, and what is missing is taken from
-them when it turns out that another forward half comes first, unless the caller has changed them by then.
+room for copies, and should need none of this: its arguments are remembered without being held, and what is
+missing is taken from them when it turns out that another forward half comes first, unless the caller has let
+go of them or changed them by then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.weak import TensorWeakRef
 
 if TYPE_CHECKING:
     from rk._run.variants import Code, Instance, Key
@@ -36,7 +38,7 @@ class Way:
         self.given_up = [place for place, key in enumerate(base.keys) if key in given_up]
         """The slots of what a checkpoint does not hold."""
 
-    def spared(self, args: Sequence[Any]) -> Spared:
+    def spared(self, args: Sequence[Any] | dict[int, Any]) -> Spared:
         """What is missing, of the arguments; with copies where copies are read (law S9)."""
         return {
             key: args[place].clone() if key in self.copies else args[place] for key, place in self.missing
@@ -48,7 +50,8 @@ def prepared(instance: Instance, code: Code, args: Sequence[Any]) -> Callable[[l
     None if it cannot let go of anything.
     """
     if not instance.group.shared:
-        return functools.partial(_alone, instance, code, tuple(args), list(map(_version, args)))
+        remembered = [TensorWeakRef(one) if isinstance(one, torch.Tensor) else None for one in args]
+        return functools.partial(_alone, instance, code, remembered, list(map(_version, args)))
     if instance.variant is instance.owner.checkpoint:
         return None
     way = _way_of(instance.owner, code)
@@ -68,18 +71,24 @@ def _together(instance: Instance, way: Way, spared: Spared, saved: list[torch.Te
 
 
 def _alone(
-    instance: Instance, code: Code, args: Sequence[Any], versions: list[int], saved: list[torch.Tensor]
+    instance: Instance,
+    code: Code,
+    remembered: Sequence[TensorWeakRef | None],
+    versions: list[int],
+    saved: list[torch.Tensor],
 ) -> Free:
     def free() -> None:
         way = _way_of(instance.owner, code)
-        if not way.is_open or any(_version(args[place]) != versions[place] for _, place in way.missing):
+        known = {place: remembered[place] for _, place in way.missing}
+        args = {place: None if one is None else one() for place, one in known.items()}
+        if not way.is_open or any(one is None or one._version != versions[at] for at, one in args.items()):
             instance.free = None
             return
         # What is given up makes room for copies.
         _give_up(way, saved)
         spared = way.spared(args)
-        known = {key: one._version for key, one in spared.items()}
-        _become_checkpoint(instance, way, spared, known, saved)
+        now = {key: one._version for key, one in spared.items()}
+        _become_checkpoint(instance, way, spared, now, saved)
 
     return free
 
