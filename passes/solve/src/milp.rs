@@ -160,6 +160,8 @@ impl Options {
 /// How much longer than its limit a solver may take by the system's clock where the limit counts work: it is stopped by its processor
 /// time, of which it gets little on a machine with other work.
 const PATIENCE: u32 = 20;
+/// Longer limits are cut to this one, 34 years, which can be added to any time.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
 /// The part of its limit that a solve counts as, where work is counted, if it ended by itself: one in so many.
 const FINISHED: u32 = 8;
 /// The share of a limit that a solver is told, so that a model which does obey can hand in its bound before it is killed.
@@ -219,6 +221,7 @@ impl Milp {
         let fault = faults::current();
         #[cfg(test)]
         let job = || fault.map_or_else(job, |fault| fault.commit(self.columns.len()));
+        let options = Options { limit: options.limit.min(FOREVER), ..options };
         let wall = if counted::is_on() { options.limit * PATIENCE } else { options.limit };
         let answer = child::run(wall, job).map_or_else(
             || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rk_plan::{Bytes, base_trace, json};
 use rk_solve::synthetic::{Family, graph};
-use rk_solve::{Addresses, Outcome, Request, Timekeeping, solve};
+use rk_solve::{Addresses, Outcome, Request, Solver, Timekeeping, solve};
 
 /// An answer while other threads keep all processors busy.
 fn under_load(request: &Request) -> Outcome {
@@ -59,4 +59,16 @@ fn states_of_the_generator_are_room_that_annealing_has_to_leave() {
     };
     let plan = solve(&request).plan.expect("a plan");
     assert!(plan.trace.peak <= budget);
+}
+
+#[test]
+fn a_limit_without_end_is_no_panic() {
+    let graph = graph(Family::Vgg, 12, 1);
+    let budget = Bytes(base_trace(&graph).peak.0 / 10 * 8);
+    for timekeeping in [Timekeeping::Wall, Timekeeping::Work] {
+        let time_limit = Duration::MAX;
+        let request =
+            Request { solver: Solver::Checkmate, timekeeping, time_limit, ..Request::new(&graph, budget) };
+        solve(&request);
+    }
 }

@@ -49,7 +49,7 @@ pub enum Timekeeping {
     Wall,
     /// Looks of the search at its clock, each of which counts as 20 us: the same plan on every machine and under any load. How long
     /// a second of it takes depends on the graph; more threads than one are not used. Integer programs are stopped by
-    /// their processor time, the only thing here that a machine's speed can change.
+    /// the processor time of CBC, the only thing here that a machine's speed can change.
     Work,
 }
 
