@@ -281,6 +281,19 @@ def test_values_are_there_when_they_are_asked_for():
     assert torch.equal(rk.decheckpoint(first), x * 2) and type(rk.decheckpoint(first)) is torch.Tensor
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, rk.decheckpoint, lambda x: x.numpy()])
+def test_a_copy_is_written_and_its_origin_goes_backward(copied):
+    with rk.memory_budget(None):
+        weight = torch.nn.Parameter(torch.randn(8, 8))
+        made = torch.ones(8, 8) * 2
+        loss = (weight * made).sum() + weight.square().sum()
+        for one in (weight.detach(), made):
+            taken = torch.as_tensor(copied(one))
+            taken += 1
+        loss.backward()
+        assert torch.equal(rk.decheckpoint(weight.grad), 2 + 2 * rk.decheckpoint(weight.detach()))
+
+
 @pytest.mark.parametrize("budget", [None, 9_000])
 def test_views_and_writes_in_place(budget):
     def run():

@@ -58,7 +58,8 @@ class Managed(Tensor):
             runtime.peeking = True
             try:
                 with torch.no_grad():
-                    value = torch.ops.aten.detach.default(value)
+                    # Not detach: a view shares the version by which autograd notices writes.
+                    value = torch.ops.aten.clone.default(value)
             finally:
                 runtime.peeking = False
         return value
