@@ -1,9 +1,9 @@
 """What a stage of a chain depends on besides its input, so that a second run repeats the first.
 
-Generators, the mode of autocast, the buffers that a run updates, and what the caller may change between
-forward and backward unnoticed by autograd (law S9): a second run finds all of them as the first one did, and
-leaves them as it found them. What backward reads itself must not change: that is an error, as in eager
-PyTorch.
+Generators, the mode of autocast, PyTorch's switches, the buffers that a run updates, and what the caller may
+change between forward and backward unnoticed by autograd (law S9): a second run finds all of them as the
+first one did, and leaves them as it found them. What backward reads itself must not change: that is an error,
+as in eager PyTorch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
+
+from rk._graph import switches
 
 
 def detached(value: Any, requires_grad: bool) -> Any:
@@ -45,6 +47,7 @@ class StageState:
         and of ``given``, an input of the caller's, the stage's backward reads.
         """
         self._device = device
+        self._setting = switches.now(device)
         self._generators = _generators(device) if random else None
         self._buffers = [(one, one.detach().clone()) for one in module.buffers()]
         tensors = named(module, given)
@@ -88,6 +91,7 @@ class StageState:
             for kind, enabled, dtype in self._autocast:
                 context = torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self._cache)
                 stack.enter_context(context)
+            stack.enter_context(switches.kept(self._setting))
             _put(buffers, [old for _, old in self._buffers])
             if self._generators is not None:
                 _set_generators(self._device, self._generators)

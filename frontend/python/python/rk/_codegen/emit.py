@@ -17,7 +17,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk._graph import joint, loans, random_state
+from rk._graph import joint, loans, random_state, switches
 from rk._graph.repetition import Manner, manner_of
 from rk._graph.step import Step
 
@@ -28,11 +28,16 @@ DETACH = torch.ops.aten.detach.default
 class Emitter:
     """Writes one schedule; read ``forward`` and ``backward`` afterwards."""
 
-    def __init__(self, step: Step, runs: Sequence[tuple[int, bool]]) -> None:
+    def __init__(self, step: Step, runs: Sequence[tuple[int, bool]], *, switched: bool = False) -> None:
         """``runs`` are line numbers of the step in order of execution, each with whether it is a second
-        run.
+        run. ``switched``: backward runs what is forward's with the switches of the forward pass
+        (:mod:`rk._graph.switches`).
         """
         self.step = step
+        self.forwards: set[fx.Node | None] = set()
+        """What backward runs with the switches of the forward pass."""
+        if switched:
+            self.forwards.update(step.lines[: step.lines.index(None)])
         self.forward = self.graph = fx.Graph()
         self.backward: fx.Graph | None = None
         self.now: dict[fx.Node, fx.Node] = {}
@@ -117,11 +122,16 @@ class Emitter:
         if second and target is BATCH_NORM:
             args = (*args[:3], None, None, *args[5:])
         args, kwargs = map_arg(args, self._value), map_arg(node.kwargs, self._value)
+        if self.backward is not None and node in self.forwards:
+            target, args = switches.replay, (target, *args)
         if runs_again and manner_of(node) is Manner.RANDOM:
             device = device_of(node)
             if second:
-                args = (self._here(self.states[node]), device, target, *args)
-                target = random_state.replay
+                # Printed code names operators where they are arguments, and no other functions.
+                switched = target is switches.replay
+                operator = args if switched else (target, *args)
+                args = (self._here(self.states[node]), device, *operator)
+                target = switches.replay_random if switched else random_state.replay
             else:
                 self.states[node] = self._state(node, device)
         self._forget_views(node)

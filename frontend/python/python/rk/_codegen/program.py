@@ -106,16 +106,21 @@ class Program:
 
 
 def recorded(
-    step: Step, runs: Sequence[tuple[int, bool]], folder: Path, dump: Dump | None = None
+    step: Step,
+    runs: Sequence[tuple[int, bool]],
+    folder: Path,
+    dump: Dump | None = None,
+    *,
+    switched: bool = False,
 ) -> dict[str, Any]:
     """What a :class:`Program` is made of: from disk, or written and put there. ``dump`` gets the source of a
-    pass.
+    pass; ``switched`` is that of :class:`rk._codegen.emit.Emitter`.
     """
     where = f"{torch.__version__} {importlib.util.MAGIC_NUMBER.hex()} {_WRITER}"
-    name = f"code-{cache.key_of(step.fingerprint, str(runs), where)}"
+    name = f"code-{cache.key_of(step.fingerprint, str(runs), where, *['switched'] * switched)}"
     about = cache.read(folder, name) if dump is None else None
     if about is None:
-        about = written(emit.Emitter(step, runs), dump)
+        about = written(emit.Emitter(step, runs, switched=switched), dump)
         if all(kind != "object" for one in PASSES for kind, _ in about[one]["globals"].values()):
             cache.write(folder, name, about)
     return about

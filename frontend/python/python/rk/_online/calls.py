@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rk._graph import switches
 from rk._graph.repetition import Manner
 from rk._online.managed import Managed
 from rk._online.operators import Operator
@@ -36,6 +37,9 @@ GIVEN_AWAY = (
     "write x.copy_(y) under torch.no_grad()"
 )
 """What is raised when a kernel asks for the memory of a managed tensor."""
+
+
+_CPU = torch.device("cpu")
 
 
 def in_backward() -> bool:
@@ -128,6 +132,10 @@ class Calls:
         if self.spellings and spelled:
             self.core.spell(self.spellings.number(replay, operands))
         watched = known.again(operands) in (Manner.RANDOM, Manner.WATCHED)
+        if known.pointwise:
+            replay.setting = switches.now_for_pointwise()
+        else:
+            replay.setting = switches.now(next((t.device for t in operands if t.device.type != "cpu"), _CPU))
         start = perf_counter_ns()
         result = (replay.run_watched if watched else replay.run)(operands)
         return result, perf_counter_ns() - start

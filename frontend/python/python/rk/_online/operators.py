@@ -77,6 +77,8 @@ class Operator:
 
     shaped: bool
     """Whether it reads no values, but how its first argument lies."""
+    pointwise: bool
+    """Whether it computes each element by itself, or nothing at all."""
     part: bool
     """Whether it makes the gradient of a slice."""
     adds: bool
@@ -154,6 +156,7 @@ def _read(func: Any, key: int) -> Operator:
         makes_new=makes_new,
         unwritten=schema.name == "aten::empty",
         shaped=schema.name in _SHAPED and schema.overload_name == "",
+        pointwise=torch.Tag.pointwise in func.tags or func.is_view,
         part=schema.name in _PARTS and schema.overload_name == "",
         adds=schema.name == "aten::add" and schema.overload_name == "Tensor",
         other_gradient=f"{schema.name}.{schema.overload_name}".rstrip(".") in _OTHER_GRADIENT,

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from rk._graph import switches
 from rk._graph.repetition import generators
 from rk._online.outside import Outside, flat_storage, modified
 
@@ -101,6 +102,7 @@ class Replay:
         "ordinary",
         "outside",
         "scratch",
+        "setting",
         "since",
         "states",
         "watch",
@@ -114,6 +116,8 @@ class Replay:
         # Some kernels make their workspace only where gradients are wanted, and the backward pass is no such
         # place.
         self.grad = torch.is_grad_enabled()
+        # PyTorch's switches in its first run.
+        self.setting: switches.Setting = ()
         # The generators that it drew from, each with its state before.
         self.states: list[tuple[torch.Generator, Tensor]] = []
         # Whether it must not run again: what it made stays.
@@ -187,10 +191,13 @@ class Replay:
         return result
 
     def again(self, operands: Sequence[Any]) -> Any:
-        """Runs the operator with the random state of its first run, and puts the present one back."""
+        """Runs the operator with the random state and the switches of its first run, and puts the present
+        ones back.
+        """
         # Some operators (``detach`` in a backward pass) are dispatched above autograd, which would record
         # what is computed again for them, and keep that.
-        with torch._C._AutoDispatchBelowAutograd(), torch.set_grad_enabled(self.grad):
+        below = torch._C._AutoDispatchBelowAutograd()
+        with below, torch.set_grad_enabled(self.grad), switches.kept(self.setting):
             if not self.states:
                 return self.run(operands)
             present = [(generator, generator.get_state()) for generator, _ in self.states]

@@ -15,7 +15,7 @@ from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
 from rk._run import device_scope, fixed, less
 from rk._run.group import Group
-from rk._run.variants import Code, Switch, Variant
+from rk._run.variants import Code, Switch, Variant, Write
 from rk.errors import BudgetError
 
 _NUMBERS = itertools.count(1)
@@ -102,10 +102,8 @@ class GraphClass:
 
     def switch(self) -> Switch:
         """The compiled callable that runs any variant of this class."""
-        problem, self.switches = self.problem, True
-        step = problem.step
-        about = program.recorded(step, self.base.schedule.runs, self._folder, problem.dump)
-        made = Switch(step, about, self)
+        self.switches = True
+        made = Switch(self.problem.step, self._write(self.base.schedule), self)
         self.base.__dict__["code"] = made.base
         return made
 
@@ -124,12 +122,13 @@ class GraphClass:
         return found(*arguments) if callable(found) else found
 
     def _variant(self, name: str, schedule: Schedule, *made_by: Any) -> Variant:
-        step, folder, dump = self.problem.step, self._folder, self.problem.dump
+        step, write = self.problem.step, self._write(schedule)
+        return Variant(name, schedule, lambda: Code(step, write(), write), made_by=made_by)
 
-        def make() -> Code:
-            return Code(step, program.recorded(step, schedule.runs, folder, dump))
-
-        return Variant(name, schedule, make, made_by=made_by)
+    def _write(self, schedule: Schedule) -> Write:
+        """What writes the passes of a plan."""
+        problem = self.problem
+        return functools.partial(program.recorded, problem.step, schedule.runs, self._folder, problem.dump)
 
     @functools.cached_property
     def checkpoint(self) -> Variant:

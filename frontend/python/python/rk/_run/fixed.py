@@ -18,8 +18,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from rk._graph import switches
 from rk._run.variants import Variant
-from rk.errors import BudgetError
+from rk.errors import BudgetError, ExecutionError
 
 Run = Callable[[list[Any]], Any]
 
@@ -154,6 +155,18 @@ def forward(owner: Any, run: Run, place: int | None) -> Run:
     return noted
 
 
+def _check_switches(owner: Any, instance: Any) -> None:
+    """What is compiled by others cannot run some of its calls with the switches of the forward pass."""
+    changed = switches.differences(instance.setting, switches.now(owner.problem.device))
+    if changed and any(second for _, second in owner.base.schedule.runs):
+        instead = "" if owner.options.codegen == "fx" else "; codegen='fx' runs it with what forward had"
+        raise ExecutionError(
+            f"{owner.name}: since the forward pass, {changed} has been changed, so what runs again in the "
+            "backward pass would have other bits. A context manager around the model has to be around "
+            f"backward() as well{instead}"
+        )
+
+
 def backward(owner: Any, run: Run) -> Run:
     """The backward pass; of several open instances it is taken for that of the last."""
 
@@ -161,6 +174,7 @@ def backward(owner: Any, run: Run) -> Run:
         instance = owner.group.last(owner)
         if instance is None:
             return run(args)
+        _check_switches(owner, instance)
         owner.group.begin_backward(instance)
         try:
             results = run(args)

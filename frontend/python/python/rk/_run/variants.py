@@ -18,12 +18,13 @@ from typing import Any
 import torch
 
 from rk._codegen import program, saved_hooks
-from rk._graph import joint, loans
+from rk._graph import joint, loans, switches
 from rk._graph.step import Step
 from rk._plan.schedule import Schedule
 from rk._run import less
 from rk.errors import ExecutionError
 
+Write = Callable[..., dict[str, Any]]
 Key = tuple[str, Any]
 """What is saved, as :func:`rk._codegen.program.written` names it."""
 _NUMBERS = itertools.count(1)
@@ -61,8 +62,9 @@ class Variant:
 class Code:
     """The two passes of a plan, and what goes from the one to the other."""
 
-    def __init__(self, step: Step, about: dict[str, Any]) -> None:
-        """``about`` is what :func:`rk._codegen.program.recorded` gives."""
+    def __init__(self, step: Step, about: dict[str, Any], write: Write) -> None:
+        """``about`` is what ``write`` gives: :func:`rk._codegen.program.recorded` for the plan."""
+        self._step, self._write = step, write
         made = program.Program(step, about)
         self.forward, self.backward = made.forward, made.backward
         self.keys: list[Key] = [tuple(one) for one in about["forward"]["outputs"][len(step.outputs) :]]
@@ -80,6 +82,17 @@ class Code:
         self.own: set[Key] = set()
         """What nobody else has."""
         self._tell_apart(step)
+
+    def run_backward(self, args: list[Any], setting: switches.Setting, device: torch.device) -> Sequence[Any]:
+        """The backward pass after a forward pass with this setting of PyTorch's switches."""
+        if setting == switches.now(device):
+            return self.backward(args)
+        with switches.of_forward(setting):
+            return self._switched(args)
+
+    @functools.cached_property
+    def _switched(self) -> program.Run:
+        return program.Program(self._step, self._write(switched=True)).backward
 
     def _tell_apart(self, step: Step) -> None:
         named = {node.name: node for node in step.gm.graph.nodes}
@@ -136,6 +149,7 @@ class Instance:
         "number",
         "owner",
         "place",
+        "setting",
         "variant",
         "versions",
         "__weakref__",
@@ -147,6 +161,8 @@ class Instance:
         self.owner, self.variant, self.group = owner, variant, owner.group
         self.closed = False
         """Nothing is held any more."""
+        self.setting = switches.now(owner.problem.device)
+        """PyTorch's switches in its forward half."""
         self.place = -1
         """Which forward half of the step it is."""
         self.leaves: Sequence[torch.Tensor] = ()
@@ -173,9 +189,10 @@ class Instance:
 class Switch(program.Program):
     """Forward and backward of a class: each call runs the variant that its group chooses."""
 
-    def __init__(self, step: Step, about: dict[str, Any], owner: Any) -> None:
-        """``about`` are the passes of the first plan, ``owner`` is the class."""
-        self.base = Code(step, about)
+    def __init__(self, step: Step, write: Write, owner: Any) -> None:
+        """``write`` is that of the first plan's :class:`Code`, ``owner`` is the class."""
+        about = write()
+        self.base = Code(step, about, write)
         self._owner = owner
         self._handed, self._slots = len(step.outputs), len(self.base.keys)
         self._place = self._slots - about["forward"]["unchecked"]
@@ -255,7 +272,7 @@ class Switch(program.Program):
             instance.close()
         del args
         try:
-            return code.backward(given)
+            return code.run_backward(given, instance.setting, self._owner.problem.device)
         finally:
             instance.group.end_backward(instance)
 

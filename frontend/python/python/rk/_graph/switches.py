@@ -1,0 +1,129 @@
+"""PyTorch's global switches that decide which kernel an operator is, and with which last bits.
+
+Whoever changes one between forward and backward (``torch.backends.mkldnn.flags`` around the model alone, say)
+gets a backward pass with the new setting. What runs again there is a value of the forward pass, so it runs
+with the setting that forward had (law S8). cuDNN's switches are kept for both passes (``rk._plan.settings``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from rk._graph import random_state
+
+Setting = tuple[Any, ...]
+"""The values of the first switches of :data:`_SWITCHES`: of as many as matter."""
+Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
+"""What reads it, and what sets it."""
+
+
+def _precision(library: str, operator: str) -> Switch:
+    get, put = torch._C._get_fp32_precision_getter, torch._C._set_fp32_precision_setter
+    return lambda: get(library, operator), lambda value: put(library, operator, value)
+
+
+def _reduction(name: str) -> Switch:
+    get = getattr(torch._C, f"_get_cublas_allow_{name}_reduced_precision_reduction")
+    put = getattr(torch._C, f"_set_cublas_allow_{name}_reduced_precision_reduction")
+    return get, lambda value: put(*value)
+
+
+def _put_deterministic(value: bool) -> None:
+    only_warns = torch._C._get_deterministic_algorithms_warn_only()
+    torch._C._set_deterministic_algorithms(value, warn_only=only_warns)
+
+
+def _precisions(library: str) -> dict[str, Switch]:
+    return {
+        f"torch.backends.{library}.{operator}.fp32_precision": _precision(library, operator)
+        for operator in ("matmul", "conv", "rnn")
+    }
+
+
+_POINTWISE: dict[str, Switch] = {
+    "torch.use_deterministic_algorithms": (torch._C._get_deterministic_algorithms, _put_deterministic),
+    "torch.set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
+    "torch.backends.nnpack.enabled": (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
+    "torch.backends.mkldnn.enabled": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    "torch.backends.mkldnn.deterministic": (
+        torch._C._get_mkldnn_deterministic,
+        torch._C._set_mkldnn_deterministic,
+    ),
+}
+_CPU = _precisions("mkldnn")
+_CUDA: dict[str, Switch] = {
+    "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": _reduction("fp16"),
+    "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction": _reduction("bf16"),
+    "torch.backends.cuda.matmul.allow_fp16_accumulation": (
+        torch._C._get_cublas_allow_fp16_accumulation,
+        torch._C._set_cublas_allow_fp16_accumulation,
+    ),
+    **_precisions("cuda"),
+}
+_SWITCHES = {**_POINTWISE, **_CPU, **_CUDA}
+_GETTERS = tuple(get for get, _ in _SWITCHES.values())
+_OF_POINTWISE, _OF_CPU = _GETTERS[: len(_POINTWISE)], _GETTERS[: len(_POINTWISE) + len(_CPU)]
+_OF_FORWARD = threading.local()
+
+
+def now(device: torch.device) -> Setting:
+    """The present setting, of what matters on a device."""
+    return tuple([get() for get in (_OF_CPU if device.type == "cpu" else _GETTERS)])
+
+
+def now_for_pointwise() -> Setting:
+    """The present setting, of what matters to operators that compute each element by itself. Precisions of
+    products do not, and take ten times as long to read as all else.
+    """
+    return tuple([get() for get in _OF_POINTWISE])
+
+
+def differences(setting: Setting, other: Setting) -> str:
+    """Which switches differ, with both values."""
+    rows = zip(_SWITCHES, setting, other, strict=False)
+    return ", ".join(f"{name} ({one}, then {two})" for name, one, two in rows if one != two)
+
+
+@contextlib.contextmanager
+def kept(setting: Setting) -> Iterator[None]:
+    """The switches are so while this lasts."""
+    pairs = [(put, value, get()) for (get, put), value in zip(_SWITCHES.values(), setting, strict=False)]
+    changed = [one for one in pairs if one[1] != one[2]]
+    for put, value, _ in changed:
+        put(value)
+    try:
+        yield
+    finally:
+        for put, _, present in changed:
+            put(present)
+
+
+@contextlib.contextmanager
+def of_forward(setting: Setting) -> Iterator[None]:
+    """While this lasts, :func:`replay` runs with this setting."""
+    outer = getattr(_OF_FORWARD, "setting", None)
+    _OF_FORWARD.setting = setting
+    try:
+        yield
+    finally:
+        _OF_FORWARD.setting = outer
+
+
+def replay(operator: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Runs an operator again, with the setting of the forward pass that it belongs to."""
+    with kept(_OF_FORWARD.setting):
+        return operator(*args, **kwargs)
+
+
+def replay_random(
+    state: torch.Tensor, device: torch.device, operator: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    """:func:`rk._graph.random_state.replay` with the setting of the forward pass."""
+    with kept(_OF_FORWARD.setting):
+        return random_state.replay(state, device, operator, *args, **kwargs)
