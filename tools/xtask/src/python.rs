@@ -111,6 +111,8 @@ pub fn pytest(checkout: &Checkout, interpreter: &Path) -> Result<Command> {
     command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider"]).current_dir(checkout.path(FOLDER));
     // A process for each processor; one has up to 3 GB. A file stays together as long as nobody is idle.
     command.args(["-n", "auto", "--maxprocesses", "4", "--dist", "worksteal"]);
+    // What takes longest is named, so that it can be shortened.
+    command.args(["--durations", "25"]);
     // Few cores: threads of libtorch that spin while they wait would take ten times as long.
     command.env("PYTHONPATH", checkout.path(PACKAGES)).env("OMP_WAIT_POLICY", "passive");
     Ok(command)
