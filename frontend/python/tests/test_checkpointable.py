@@ -177,6 +177,31 @@ def test_networks_as_sequences(name):
         assert torch.equal(flat(x), whole(x))
 
 
+@pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
+def test_inception_networks_as_sequences(name):
+    import torchvision
+
+    torch.manual_seed(0)
+    whole = getattr(torchvision.models, name)(
+        num_classes=10, aux_logits=False, transform_input=True, init_weights=False
+    )
+    flat = rk.models.sequential(whole)
+    assert list(flat.state_dict()) == list(whole.state_dict())
+    x = torch.randn(2, 3, 80, 80)
+    results = []
+    for one in (whole, flat):
+        torch.manual_seed(1)
+        results.append(one(x))
+    assert torch.equal(*results), "in training, with dropout"
+
+
+def test_auxiliary_classifiers_leave_a_sequence():
+    short = rk.models.googlenet(num_classes=10, init_weights=False)
+    assert not [name for name in short.state_dict() if name.startswith("aux")]
+    with pytest.raises(TypeError, match="aux1, aux2.*aux_logits=False"):
+        rk.models.googlenet(num_classes=10, init_weights=False, aux_logits=True)
+
+
 def test_networks_that_are_not_there():
     with pytest.raises(AttributeError, match="there are torchvision's"):
         _ = rk.models.transformer

@@ -2,6 +2,9 @@
 
 ``rk.models.resnet18()`` has the parameters of ``torchvision.models.resnet18()`` under the same names, and
 computes the same. There are all of the families below that torchvision has.
+
+A sequence has one way through and one result: ``inception_v3`` and ``googlenet`` come without their auxiliary
+classifiers, which leave in the middle. With them, ``rk.compile`` and ``rk.Rockmate`` take torchvision's own.
 """
 
 from __future__ import annotations
@@ -12,7 +15,9 @@ from typing import Any
 
 from torch import nn
 
-FAMILIES = ("alexnet", "densenet", "resnet", "resnext", "vgg", "wide_resnet")
+FAMILIES = ("alexnet", "densenet", "googlenet", "inception", "resnet", "resnext", "vgg", "wide_resnet")
+AUXILIARY = ("AuxLogits", "aux1", "aux2")
+"""The classifiers that leave a network in the middle."""
 
 
 def __getattr__(name: str) -> Callable[..., nn.Sequential]:
@@ -23,6 +28,8 @@ def __getattr__(name: str) -> Callable[..., nn.Sequential]:
             raise AttributeError(f"rk.models.{name} needs torchvision") from None
         build = getattr(models, name, None)
         if callable(build):
+            if name.startswith(("googlenet", "inception")):
+                return lambda **kwargs: sequential(_straight(build, **kwargs))
             return lambda *args, **kwargs: sequential(build(*args, **kwargs))
     raise AttributeError(f"rk.models has no '{name}'; there are torchvision's {', '.join(FAMILIES)}")
 
@@ -32,14 +39,46 @@ def sequential(network: nn.Module) -> nn.Sequential:
     return nn.Sequential(OrderedDict(_stages(network)))
 
 
+def _straight(build: Callable[..., nn.Module], **kwargs: Any) -> nn.Module:
+    """An Inception network without auxiliary classifiers, unless they are asked for."""
+    if kwargs.get("weights") is None:
+        # How torchvision begins, without its warning that it will begin otherwise one day.
+        kwargs = {"aux_logits": False, "init_weights": True, **kwargs}
+    network = build(**kwargs)
+    if not kwargs.get("aux_logits"):
+        network.aux_logits = False
+        for name in AUXILIARY:
+            setattr(network, name, None)
+    return network
+
+
+class _Input(nn.Module):
+    """The change of channels with which a network begins that was trained on other ones."""
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._change = change
+
+    def forward(self, x: Any) -> Any:
+        return self._change(x)
+
+
 def _stages(network: nn.Module) -> Iterator[tuple[str, Any]]:
     children = dict(network.named_children())
     if list(children) == ["features", "classifier"]:  # DenseNet pools between the two
         yield "features", children["features"]
         yield "relu", nn.ReLU()
         yield "avgpool", nn.AdaptiveAvgPool2d((1, 1))
-    elif "layer4" in children:
+    elif "layer4" in children or hasattr(network, "transform_input"):
+        if leaving := [name for name in AUXILIARY if name in children]:
+            raise TypeError(
+                f"{type(network).__name__} has classifiers that leave it in the middle "
+                f"({', '.join(leaving)}), and a sequence has one result: build it with aux_logits=False, or "
+                "take rk.compile or rk.Rockmate, which hold all of it"
+            )
         head = children.pop("fc")
+        if getattr(network, "transform_input", False):
+            yield "transform_input", _Input(network._transform_input)
         yield from children.items()
         yield "flatten", nn.Flatten()
         yield "fc", head
