@@ -13,6 +13,7 @@
 
 pub mod blocks;
 mod body;
+mod groups;
 mod kernels;
 mod lowered;
 pub mod to_dot;

@@ -144,9 +144,10 @@ pub fn run_passes(py: Python<'_>, text: &str, passes: &str) -> PyResult<String> 
     })
 }
 
-/// The only step of a module as `json` (data) or `dot` (a drawing for Graphviz).
+/// The only step of a module as `json` (data) or `dot` (a drawing for Graphviz, with these blocks or modules in full).
 #[pyfunction]
-pub fn translate(py: Python<'_>, text: &str, to: &str) -> PyResult<String> {
+#[pyo3(signature = (text, to, blocks=Vec::new()))]
+pub fn translate(py: Python<'_>, text: &str, to: &str, blocks: Vec<String>) -> PyResult<String> {
     detached(py, || {
         let _passes = passes();
         let context = Context::new();
@@ -154,7 +155,7 @@ pub fn translate(py: Python<'_>, text: &str, to: &str) -> PyResult<String> {
         let step = only_step(&module)?;
         match to {
             "json" => Ok(format!("{:#}", rk_codegen::to_json(step, module.op()))),
-            "dot" => Ok(rk_codegen::to_dot(step, module.op())),
+            "dot" => rk_codegen::to_dot(step, module.op(), &blocks).map_err(Refusal::Option),
             _ => Err(Refusal::Option(format!("'{to}' is neither json nor dot"))),
         }
     })

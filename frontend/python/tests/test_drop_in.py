@@ -126,6 +126,30 @@ def test_graphs_are_drawn(tmp_path):
     assert all(b"<svg" in file.read_bytes() for file in files)
 
 
+def test_large_steps_are_folded(tmp_path):
+    layers = (nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.Tanh()) for _ in range(24))
+    graphs = rk.graphs(nn.Sequential(*layers), torch.randn(8, 16), reproducible=True)
+    for stage in ("raw", "simplified", "costed"):
+        text = graphs[stage].dot()
+        assert text.count("shape=folder") >= 5 and text.count("[label=") < 200, stage
+        assert "like 0" in text or "like 1" in text, "folded ones say what they are like"
+    chosen = graphs.simplified.dot(["5"])
+    assert '"5.1' in chosen and '"6.1' not in chosen
+    with pytest.raises(rk.OptionError, match="no block or module 'x' is drawn; there are 0, 1"):
+        graphs.simplified.dot(["x"])
+    for kind in ("svg", "pdf", "png"):
+        assert graphs.simplified.render(tmp_path / f"step.{kind}").stat().st_size > 1000
+
+
+def test_drawing_has_an_end(tmp_path, monkeypatch):
+    from rk._report import stages
+
+    monkeypatch.setattr(stages, "SECONDS", 1e-3)
+    with pytest.raises(rk.CompileError, match="dot was stopped: after 0.001 s"):
+        rk.graphs(net(), SAMPLE).simplified.render(tmp_path / "step.svg")
+    assert not list(tmp_path.glob("*step*"))
+
+
 def test_exports_are_traces(tmp_path):
     model = net()
     loaded = torch.jit.load(rk.export(model, SAMPLE, tmp_path / "model.pt"))

@@ -76,8 +76,8 @@ def run_passes(text: str, passes: str) -> str:
 def solvers() -> list[str]:
     """The names of the solvers."""
 
-def translate(text: str, to: str) -> str:
-    """The only step of a module as ``json`` or ``dot``."""
+def translate(text: str, to: str, blocks: Sequence[str] = ()) -> str:
+    """The only step of a module as ``json``, or as ``dot`` with these blocks or modules in full."""
 
 def version() -> str:
     """The version of the extension."""

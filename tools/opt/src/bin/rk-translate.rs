@@ -30,6 +30,9 @@ struct Cli {
     /// Where to write; standard output without it.
     #[arg(short, long)]
     output: Option<PathBuf>,
+    /// Draw this block or module in full and fold all others; may be given several times (dot).
+    #[arg(long = "block", value_name = "NAME")]
+    blocks: Vec<String>,
     /// Which step, when the module has several.
     #[arg(long)]
     step: Option<String>,
@@ -83,7 +86,8 @@ fn translate(cli: &Cli) -> Result<(), Refusal> {
     })?;
     let text = match cli.to {
         Target::Json => format!("{:#}\n", rk_codegen::to_json(step, module.op())),
-        Target::Dot => rk_codegen::to_dot(step, module.op()),
+        Target::Dot => rk_codegen::to_dot(step, module.op(), &cli.blocks)
+            .map_err(|reason| Refusal(4, format!("error: {shown}: {reason}")))?,
         Target::Graph => report(&context, || Ok(Problem::of(step, module.op())?.to_json()))?,
         Target::Step => {
             let made = report(&context, || rk_codegen::to_step(step, module.op()))?;

@@ -10,12 +10,13 @@ import dataclasses
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rk import _rk
 from rk._graph import capture
+from rk._graph.step import Step
 from rk._plan import schedule
 from rk._plan.options import Options
 from rk._plan.planning import of_step
@@ -24,6 +25,8 @@ from rk.errors import CompileError, OptionError
 STAGES = ("raw", "dataflow", "simplified", "blocks", "costed", "scheduled")
 """In the order in which passes make them; see docs/ir.md."""
 FORMATS = ("svg", "pdf", "png")
+SECONDS = 60
+"""How long Graphviz may take."""
 _PASSES = {
     "dataflow": "rk-dataflow",
     "simplified": "rk-simplify",
@@ -51,17 +54,28 @@ class StepGraph:
         listed = json.loads(_rk.translate(self.text, "json")).get("classes", [])
         return [one["members"] for one in listed]
 
-    def dot(self) -> str:
-        """The drawing in Graphviz's language. Stages before ``simplified`` are drawn simplified."""
+    def at(self, stage: str) -> StepGraph:
+        """The step at a later stage, up to ``costed``; a graph at that stage or behind it stays as it is."""
         text = self.text
-        for stage in STAGES[STAGES.index(self.stage) + 1 : STAGES.index("simplified") + 1]:
-            text = _rk.run_passes(text, _PASSES[stage])
-        return _rk.translate(text, "dot")
+        for missing in STAGES[STAGES.index(self.stage) + 1 : STAGES.index(stage) + 1]:
+            text = _rk.run_passes(text, _PASSES[missing])
+        return self if text is self.text else StepGraph(stage, text)
 
-    def render(self, path: str | Path) -> Path:
-        """Draws the step into a file whose name ends in .svg, .pdf or .png; returns its path.
+    def dot(self, blocks: Sequence[str] = ()) -> str:
+        """The drawing in Graphviz's language, in a frame for each block or module. These ``blocks`` are drawn
+        in full, and all others folded into a box; without any, a small step is drawn in full, and of a large
+        one the first of each class. Stages before ``simplified`` are drawn simplified.
 
-        Raises OptionError for another ending, CompileError when Graphviz is missing or fails.
+        Raises OptionError when there is no such block.
+        """
+        return _rk.translate(self.at("simplified").text, "dot", list(blocks))
+
+    def render(self, path: str | Path, blocks: Sequence[str] = ()) -> Path:
+        """Draws the step into a file whose name ends in .svg, .pdf or .png; returns its path. ``blocks`` are
+        those of :meth:`dot`.
+
+        Raises OptionError for another ending or block, CompileError when Graphviz is missing, fails, or takes
+        more than a minute.
         """
         path = Path(path)
         kind = path.suffix.lstrip(".")
@@ -73,7 +87,18 @@ class StepGraph:
                 "Graphviz is not installed: there is no program 'dot' (apt install graphviz); "
                 "str(graph) is the text, graph.dot() what dot reads"
             )
-        drawn = subprocess.run([program, f"-T{kind}"], input=self.dot().encode(), capture_output=True)
+        text = self.dot(blocks)
+        # Pixels of a large drawing take longer than its layout.
+        size = ["-Gdpi=48"] if kind == "png" and text.count("[label=") > 80 else []
+        asked = {"input": text.encode(), "capture_output": True, "timeout": SECONDS}
+        try:
+            drawn = subprocess.run([program, f"-T{kind}", *size], **asked)
+        except subprocess.TimeoutExpired:
+            raise CompileError(
+                f"dot was stopped: after {SECONDS} s it had not laid out the stage {self.stage}. "
+                "render(path, blocks=[...]) draws only those blocks in full; graph.dot() is what dot reads, "
+                "for another layout (sfdp)"
+            ) from None
         if drawn.returncode != 0:
             raise CompileError(f"dot failed: {drawn.stderr.decode(errors='replace').strip()}")
         from rk._report.report import save
@@ -121,10 +146,21 @@ def graphs(model: Any, sample: Any, budget: int | str | None = None, **options: 
     """
     checked = Options.parse({**options, **({} if budget is None else {"budget": budget})})
     step = capture.step_of(model, sample)
-    texts = {"raw": schedule.Problem(step, checked, schedule.device_of(step)).text()}
-    text = texts["raw"]
-    for stage, name in _PASSES.items():
-        text = texts[stage] = _rk.run_passes(text, name)
+    graph = raw(step, checked)
+    texts = {graph.stage: graph.text}
+    for stage in _PASSES:
+        graph = graph.at(stage)
+        texts[stage] = graph.text
     if budget is not None:
-        texts["scheduled"] = of_step(step, checked).stages["scheduled"]
+        texts["scheduled"] = scheduled(step, checked).text
     return Graphs(texts)
+
+
+def raw(step: Step, options: Options) -> StepGraph:
+    """A step that has been read, with the costs of its operators."""
+    return StepGraph("raw", schedule.Problem(step, options, schedule.device_of(step)).text())
+
+
+def scheduled(step: Step, options: Options) -> StepGraph:
+    """The plan of a step that has been read."""
+    return StepGraph("scheduled", of_step(step, options).stages["scheduled"])
