@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     # What type checkers and editors see of the names in _LATE.
     from rk import config as config
     from rk import models as models
+    from rk import rkgb as rkgb
     from rk._chain.checkpointable import Checkpointable as Checkpointable
     from rk._compile.rockmate import CheckpointedModule as CheckpointedModule
     from rk._compile.rockmate import Rockmate as Rockmate
@@ -77,13 +78,13 @@ _LATE = {
 }
 """What is imported when it is first used, and from where: PyTorch loads slowly, and so does the compiler."""
 
-__all__ = ["compile", "config", "models", *_LATE]
+__all__ = ["compile", "config", "models", "rkgb", *_LATE]
 
 
 if not TYPE_CHECKING:
     # A type checker that saw it would believe every name.
     def __getattr__(name: str) -> Any:
-        if name in ("config", "errors", "models"):
+        if name in ("config", "errors", "models", "rkgb"):
             return importlib.import_module(f"rk.{name}")
         if name == "__version__":
             found = importlib.import_module("rk._rk").version()

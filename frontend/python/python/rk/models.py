@@ -39,7 +39,7 @@ def sequential(network: nn.Module) -> nn.Sequential:
     return nn.Sequential(OrderedDict(_stages(network)))
 
 
-def _straight(build: Callable[..., nn.Module], **kwargs: Any) -> nn.Module:
+def _straight(build: Callable[..., Any], **kwargs: Any) -> Any:
     """An Inception network without auxiliary classifiers, unless they are asked for."""
     if kwargs.get("weights") is None:
         # How torchvision begins, without its warning that it will begin otherwise one day.
@@ -63,7 +63,7 @@ class _Input(nn.Module):
         return self._change(x)
 
 
-def _stages(network: nn.Module) -> Iterator[tuple[str, Any]]:
+def _stages(network: Any) -> Iterator[tuple[str, Any]]:
     children = dict(network.named_children())
     if list(children) == ["features", "classifier"]:  # DenseNet pools between the two
         yield "features", children["features"]

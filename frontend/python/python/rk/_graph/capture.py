@@ -37,17 +37,26 @@ def arguments(sample: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (sample,), {}
 
 
-def step_of(model: nn.Module | Callable[..., Any], sample: Any) -> Step:
+def step_of(
+    model: nn.Module | Callable[..., Any], sample: Any, inputs: list[torch.Tensor] | None = None
+) -> Step:
     """The training step of a model: forward, and backward from the gradients of its outputs.
 
+    ``inputs`` gets the tensors that the graph is called with: parameters, buffers, those of the sample.
     Raises CompileError when the model is not one graph (a graph break is named), or has nothing to train.
     """
     from torch._dynamo.exc import BackendCompilerFailed, Unsupported
 
     args, kwargs = arguments(sample)
+
+    def read(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        if inputs is not None:
+            inputs.extend(example_inputs)
+        return _read(gm, example_inputs)
+
     try:
         with torch.enable_grad(), torch._dynamo.config.patch(ignore_logging_functions=_Logging()):
-            torch.compile(model, backend=_read, fullgraph=True, dynamic=False)(*args, **kwargs)
+            torch.compile(model, backend=read, fullgraph=True, dynamic=False)(*args, **kwargs)
     except BackendCompilerFailed as failed:
         inner = failed.inner_exception
         if isinstance(inner, _CalledOff):

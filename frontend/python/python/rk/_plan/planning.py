@@ -127,14 +127,15 @@ def of_step(step: Step, options: Options) -> Plan:
         bound_kind=answer["bound_kind"],
         status=answer["status"],
         solver=answer["solver"],
-        nodes=tuple(_node(node, times) for node, times in zip(about["nodes"], runs, strict=True)),
+        nodes=tuple(node_of(node, times) for node, times in zip(about["nodes"], runs, strict=True)),
         before=tuple(map(tuple, memory["before"])),
         after=tuple(map(tuple, memory["after"])),
         stages=stages,
     )
 
 
-def _node(about: dict[str, Any], runs: int) -> Node:
+def node_of(about: dict[str, Any], runs: int) -> Node:
+    """A node as ``rk-translate --to json`` tells of it."""
     return Node(
         name=about["name"],
         operators=tuple(about["operators"]),
