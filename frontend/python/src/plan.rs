@@ -5,7 +5,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use rk_dialect::Context;
 use rk_dialect::diagnostic::Diagnostic;
-use rk_plan::{Budget, Kind, Step, base_trace, json, judge_schedule};
+use rk_plan::{Budget, Kind, Step, Trace, base_trace, json, judge_schedule};
 use rk_rewrite::exit::Unmet;
 use rk_rewrite::planning::Problem;
 use rk_solve::{Request, Solver, Status, Timekeeping};
@@ -93,7 +93,8 @@ pub fn plan(
 /// What the judge says about memory in a scheduled step, run by run, in the given order and as planned.
 ///
 /// Returns JSON: `before` and `after`, lists of [node, bytes], where a node is an index into `nodes`: name, time of one run in
-/// ns, and whether it belongs to the backward pass.
+/// ns, bytes of its workspace and of its generator's state, and whether it belongs to the backward pass; `lives_before` and
+/// `lives_after`, every time that a value was made: [name, bytes, node, first run, last run, is an output].
 ///
 /// Raises CompileError for a module that is not one scheduled step.
 #[pyfunction]
@@ -117,12 +118,31 @@ pub fn memory(py: Python<'_>, text: &str) -> PyResult<String> {
             nodes.zip(memory).map(|(node, bytes)| json!([node, bytes.0])).collect()
         };
         let nodes = graph.nodes().iter().map(|node| {
-            json!({"name": node.name, "time_ns": node.time.0, "backward": node.kind == Kind::Backward})
+            json!({
+                "name": node.name,
+                "time_ns": node.time.0,
+                "workspace_bytes": node.workspace.0,
+                "state_bytes": node.state.0,
+                "backward": node.kind == Kind::Backward,
+            })
         });
+        let base = base_trace(graph);
+        let lives = |trace: &Trace| -> Vec<_> {
+            let counted = trace.instances.iter().map(|life| (life, graph.value(life.value)));
+            let counted = counted.filter(|(_, value)| value.bytes.0 > 0);
+            counted
+                .map(|(life, value)| {
+                    let maker = value.producer.index();
+                    json!([value.name, value.bytes.0, maker, life.start, life.end, value.pinned])
+                })
+                .collect()
+        };
         let answer = json!({
             "nodes": nodes.collect::<Vec<_>>(),
-            "before": curve(&mut (0..graph.len()), &base_trace(graph).memory),
+            "before": curve(&mut (0..graph.len()), &base.memory),
             "after": curve(&mut order.into_iter(), &planned.memory),
+            "lives_before": lives(&base),
+            "lives_after": lives(&planned),
         });
         Ok(answer.to_string())
     })

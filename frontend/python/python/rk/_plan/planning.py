@@ -34,6 +34,8 @@ class Node:
     backward: bool
     runs: int
     """How often the plan runs it."""
+    module: str = ""
+    """The module whose call it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +82,21 @@ class Plan:
         again = [node for node in self.nodes if node.runs > 1]
         return sorted(again, key=lambda node: node.seconds * (node.runs - 1), reverse=True)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the plan as one HTML page that needs nothing else; returns its path."""
+    def report(self, path: str | os.PathLike[str], points: int = 7) -> Path:
+        """Writes the plan as one HTML page that needs nothing else; returns its path. ``points`` budgets are
+        planned for its curve of budget against time, each within half a second.
+        """
         from rk._report import report
 
-        return report.write(self, Path(path))
+        return report.write(self, Path(path), points)
+
+    def timeline(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the planned step for a viewer: ``.json`` for Chrome's and Perfetto's trace viewers,
+        ``.pickle`` for PyTorch's (pytorch.org/memory_viz). Raises OptionError for another ending.
+        """
+        from rk._report import timeline
+
+        return timeline.write(self, Path(path))
 
     def __str__(self) -> str:
         """One line with the numbers."""
@@ -144,6 +156,7 @@ def node_of(about: dict[str, Any], runs: int) -> Node:
         workspace_bytes=about["workspace_bytes"] or 0,
         backward=about["backward"],
         runs=runs,
+        module=about["path"] or "",
     )
 
 

@@ -1,43 +1,69 @@
-"""A plan as one HTML page: its numbers, memory over the step before and after, what runs again.
+"""A plan as one HTML page: memory over the step before and after by category, what holds the peak, time
+against budget, modules, what runs again.
 
-The page holds everything it needs; the curves are SVG.
+The page holds everything it needs and asks no network. Areas are SVG in units of microseconds and bytes, so
+that zooming only changes what part is looked at, and the script beside them (page.html) stays short. A
+library would be one more dependency of the wheel: plotly's brings some megabytes of script for every page,
+and plotters draws pictures that stand still.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rk._report import curve, timeline
+
 if TYPE_CHECKING:
-    from rk._plan.planning import Plan
+    from rk._plan.planning import Node, Plan
+    from rk._report.timeline import Timeline
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 960, 320, 70, 30
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>rk: a plan</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2em auto; color: #222 }}
-table {{ border-collapse: collapse }} td, th {{ padding: .2em .8em; text-align: right }}
-td:first-child, th:first-child {{ text-align: left }} tbody tr:nth-child(odd) {{ background: #f4f4f4 }}
-svg text {{ font-size: 12px }} code {{ font-size: 13px }}
-</style>
-<h1>Plan of a training step</h1>
-<p>{summary}</p>
-<h2>Numbers</h2>{numbers}
-<h2>Memory over the step</h2>{curve}
-<h2>What runs again</h2>{again}
-</html>
-"""
+PAGE = Path(__file__).with_name("page.html")
+COLOURS = {
+    "saved": "#1f4e79",
+    "recomputed": "#b5483a",
+    "activations": "#6aa5d8",
+    "gradients": "#e8b84a",
+    "workspace": "#cfcfcf",
+    "states": "#efefef",
+}
+"""From dark to light, so that they can be told apart in grey; the darkest is drawn at the bottom."""
+MEANING = {
+    "saved": "saved for backward",
+    "recomputed": "made again",
+    "activations": "activations of forward",
+    "gradients": "gradients",
+    "workspace": "workspace of kernels",
+    "states": "states of generators",
+}
+SIDES = {"before": "As it is", "after": "As planned"}
 
 
-def write(plan: Plan, path: Path) -> Path:
+def write(plan: Plan, path: Path, points: int) -> Path:
     """Writes the page, whole or not at all."""
-    text = PAGE.format(
-        summary=html.escape(str(plan)), numbers=_numbers(plan), curve=_curve(plan), again=_again(plan)
+    sides = dict(zip(SIDES, timeline.of(plan), strict=True))
+    length = max(side.starts[-1] for side in sides.values()) * 1e6
+    most = max(plan.budget, plan.peak, plan.base_peak, 1)
+    parts = dict(
+        summary=html.escape(str(plan)),
+        numbers=_numbers(plan),
+        key="".join(
+            f'<span><i style="background:{COLOURS[one]}"></i>{MEANING[one]}</span>' for one in COLOURS
+        ),
+        charts="".join(_chart(plan, name, side, length, most) for name, side in sides.items()),
+        holders=_holders(plan, sides["after"]),
+        curve=curve.section(plan, points),
+        modules=_modules(plan),
+        again=_again(plan),
+        data=_data(plan, sides, length, most),
     )
+    text = re.sub(r"<!--(\w+)-->", lambda place: parts[place[1]], PAGE.read_text())
     save(path, text.encode())
     return path
 
@@ -55,7 +81,9 @@ def save(path: Path, data: bytes) -> None:
         raise
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells of text as a table."""
+
     def row(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
@@ -77,7 +105,98 @@ def _numbers(plan: Plan) -> str:
         ("lower bound", f"+{plan.bound:.1f} % ({proof.get(plan.bound_kind, plan.bound_kind)})"),
         ("status", f"{plan.status}, by {plan.solver}"),
     ]
-    return _table(("", ""), rows)
+    return table(("", ""), rows)
+
+
+def _chart(plan: Plan, name: str, side: Timeline, length: float, most: int) -> str:
+    """Categories stacked over time, with the budget as a line. ``length`` is in microseconds."""
+    from rk._plan.planning import readable
+
+    starts, stacks = [one * 1e6 for one in side.starts], side.stacks()
+    base, areas = [0] * len(side.runs), []
+    for one, colour in COLOURS.items():
+        top = [low + more for low, more in zip(base, stacks[one], strict=True)]
+        areas.append(f'<path fill="{colour}" d="{_area(starts, base, top)}"/>')
+        base = top
+    line = f"M0 {plan.budget}H{length:.3f}"
+    marks = "".join(
+        f'<span class="mark" style="top:{100 - 100 * size / most:.2f}%">{text}</span>'
+        for size, text in ((0, "0 B"), (plan.budget, f"budget {readable(plan.budget)}"))
+    )
+    return (
+        f"<figure><figcaption>{SIDES[name]}: peak {readable(max(base))}</figcaption>"
+        f'<div class="chart" data-side="{name}"><svg viewBox="0 0 {length:.3f} {most}" '
+        f'preserveAspectRatio="none" role="img" aria-label="memory over the step, {SIDES[name].lower()}">'
+        f'<g transform="matrix(1 0 0 -1 0 {most})">{"".join(areas)}<path d="{line}" stroke="#c00" '
+        f'stroke-dasharray="5 4" fill="none" vector-effect="non-scaling-stroke"/></g></svg>{marks}</div>'
+        f'<div class="axis"><span>0 ms</span><span>{length / 1e3:.2f} ms</span></div></figure>'
+    )
+
+
+def _area(starts: Sequence[float], low: Sequence[int], high: Sequence[int]) -> str:
+    """A band of steps: along its upper edge, and back along the lower one."""
+    there = "".join(f"V{size}H{end:.3f}" for size, end in zip(high, starts[1:], strict=True))
+    back = "".join(f"V{size}H{begin:.3f}" for size, begin in zip(low[::-1], starts[-2::-1], strict=True))
+    return f"M0 {low[0] if low else 0}{there}{back}Z"
+
+
+def _holders(plan: Plan, planned: Timeline) -> str:
+    from rk._plan.planning import readable
+
+    run = planned.peak()
+    node, size = planned.runs[run]
+    there = planned.during(run)
+    rows = [
+        (
+            life.name,
+            plan.nodes[life.node].module,
+            MEANING[life.category],
+            readable(life.size),
+            f"{life.first} to {life.last}",
+        )
+        for life in there[:15]
+    ]
+    rest = sum(life.size for life in there[15:])
+    if rest:
+        rows.append((f"and {len(there) - 15} more", "", "", readable(rest), ""))
+    said = f"{plan.nodes[node].name} (run {run}) holds {readable(size)}; while it runs, there must be:"
+    return f"<p>{html.escape(said)}</p>" + table(("value", "module", "why", "bytes", "runs"), rows)
+
+
+def _modules(plan: Plan) -> str:
+    """Nodes by module, forward and backward together; each module unfolds."""
+    from rk._plan.planning import readable
+
+    groups: dict[str, list[Node]] = {}
+    for node in plan.nodes:
+        groups.setdefault(_outer(node.module), []).append(node)
+    parts = []
+    for name, nodes in groups.items():
+        seconds = sum(node.seconds for node in nodes)
+        more = sum(node.seconds * (node.runs - 1) for node in nodes)
+        again = f", {more * 1e3:.3f} ms more for what runs again" if more else ""
+        head = f"{name or 'no module'}: {len(nodes)} nodes, {seconds * 1e3:.3f} ms{again}"
+        rows = [
+            (
+                node.name,
+                "backward" if node.backward else "forward",
+                f"{node.seconds * 1e6:.0f} us",
+                readable(node.output_bytes),
+                readable(node.workspace_bytes),
+                str(node.runs),
+            )
+            for node in nodes
+        ]
+        inside = table(("node", "pass", "time", "output", "workspace", "runs"), rows)
+        parts.append(f"<details><summary>{html.escape(head)}</summary>{inside}</details>")
+    return "".join(parts)
+
+
+def _outer(module: str) -> str:
+    """A module's path up to its first number, from which on modules repeat."""
+    words = module.split(".")
+    numbers = [place for place, word in enumerate(words) if word.isdecimal()]
+    return ".".join(words[: numbers[0] + 1]) if numbers else module
 
 
 def _again(plan: Plan) -> str:
@@ -95,48 +214,25 @@ def _again(plan: Plan) -> str:
     ]
     if not rows:
         return "<p>Nothing: the step fits as it is.</p>"
-    return _table(("node", "runs", "extra time", "output", "operators"), rows)
+    return table(("node", "runs", "extra time", "output", "operators"), rows)
 
 
-def _curve(plan: Plan) -> str:
-    """Memory against time, as two step curves, with the budget as a line."""
-    from rk._plan.planning import readable
-
-    most = max([plan.budget, *(size for _, size in (*plan.before, *plan.after))])
-    length = max(sum(_seconds(plan, runs)) for runs in (plan.before, plan.after)) or 1.0
-
-    def x(seconds: float) -> float:
-        return LEFT + (WIDTH - LEFT) * seconds / length
-
-    def y(size: float) -> float:
-        return 10 + (HEIGHT - BOTTOM - 10) * (1 - size / max(most, 1))
-
-    def path(runs: Sequence[tuple[int, int]]) -> str:
-        now, points = 0.0, []
-        for (_, size), seconds in zip(runs, _seconds(plan, runs), strict=True):
-            points.append(f"{x(now):.1f},{y(size):.1f} {x(now + seconds):.1f},{y(size):.1f}")
-            now += seconds
-        return " ".join(points)
-
-    def line(size: float, label: str, colour: str) -> str:
-        at = y(size)
-        return (
-            f'<line x1="{LEFT}" x2="{WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="{colour}" '
-            f'stroke-dasharray="4 3"/><text x="{LEFT - 4}" y="{at + 4:.1f}" text-anchor="end" '
-            f'fill="{colour}">{html.escape(label)}</text>'
-        )
-
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="memory over the step">'
-        f'<polyline points="{path(plan.before)}" fill="none" stroke="#999" stroke-width="1.2"/>'
-        f'<polyline points="{path(plan.after)}" fill="none" stroke="#06c" stroke-width="1.5"/>'
-        + line(plan.budget, readable(plan.budget), "#c00")
-        + line(0, "0", "#222")
-        + f'<text x="{LEFT}" y="{HEIGHT - 8}">time; grey: {readable(plan.base_peak)} without recomputing, '
-        f"blue: {readable(plan.peak)} as planned, red: the budget</text>"
-        f'<text x="{WIDTH}" y="{HEIGHT - 8}" text-anchor="end">{length * 1e3:.1f} ms</text></svg>'
-    )
-
-
-def _seconds(plan: Plan, runs: Sequence[tuple[int, int]]) -> list[float]:
-    return [max(plan.nodes[node].seconds, 1e-9) for node, _ in runs]
+def _data(plan: Plan, sides: dict[str, Timeline], length: float, most: int) -> str:
+    """What the script reads; no text of a model can end it."""
+    about = {
+        "length": length,
+        "most": most,
+        "nodes": [{"name": node.name, "module": node.module} for node in plan.nodes],
+        "sides": {
+            name: {
+                "starts": [round(one * 1e6, 3) for one in side.starts],
+                "runs": side.runs,
+                "lives": [
+                    (one.name, one.size, one.node, one.first, one.last, MEANING[one.category])
+                    for one in side.lives
+                ],
+            }
+            for name, side in sides.items()
+        },
+    }
+    return json.dumps(about).replace("<", "\\u003c")

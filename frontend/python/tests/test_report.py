@@ -1,0 +1,120 @@
+"""A plan's page and its exports: what is stacked adds up, viewers find what they read, nothing is fetched."""
+
+from __future__ import annotations
+
+import html
+import json
+import pickle
+import re
+import shutil
+import subprocess
+
+import pytest
+import torch
+from torch import nn
+
+import rk
+from rk._report import curve, timeline
+
+
+@pytest.fixture(scope="module")
+def plan():
+    torch.manual_seed(0)
+    blocks = (nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.Dropout(0.2)) for _ in range(6))
+    model = nn.Sequential(*blocks, nn.BatchNorm1d(64))
+    return rk.plan(model, torch.randn(128, 64), "60%", time_limit="1s")
+
+
+@pytest.fixture(scope="module")
+def page(plan, tmp_path_factory):
+    return plan.report(tmp_path_factory.mktemp("page") / "plan.html").read_text()
+
+
+def test_categories_add_up_to_what_the_judge_counts(plan):
+    before, after = timeline.of(plan)
+    for side, runs in ((before, plan.before), (after, plan.after)):
+        stacks = side.stacks()
+        assert [sum(parts) for parts in zip(*stacks.values(), strict=True)] == [size for _, size in runs]
+    assert not any(before.stacks()["recomputed"]) and max(after.stacks()["recomputed"]) > 0
+    assert max(after.stacks()["saved"]) < max(before.stacks()["saved"])
+    assert sum(life.size for life in after.during(after.peak())) == plan.peak
+
+
+def test_the_page_needs_nothing_from_elsewhere(page):
+    assert not re.search(r"(src|href|url)\s*[=(]|https?:|import\s", page)
+    assert "<!--" not in page and len(page.encode()) < 4 * 2**20
+
+
+def test_the_page_has_every_value_for_its_hints(plan, page):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])
+    for name, side in zip(("before", "after"), timeline.of(plan), strict=True):
+        shown = data["sides"][name]
+        assert len(shown["starts"]) == len(shown["runs"]) + 1 and len(shown["lives"]) == len(side.lives)
+        assert all(0 <= first <= last < len(shown["runs"]) for *_, first, last, _ in shown["lives"])
+    assert {node["module"] for node in data["nodes"]} >= {"0.0", "5.2", "6"}
+    assert page.count("<details>") >= 7, "modules unfold"
+
+
+def test_names_of_a_model_are_text(tmp_path):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add_module("</script><b>", nn.Linear(8, 8))
+
+        def forward(self, x):
+            return self._modules["</script><b>"](x).relu()
+
+    told = rk.plan(Odd(), torch.randn(4, 8), "100%", time_limit="1s").report(tmp_path / "odd.html", 0)
+    assert "</script><b>" not in told.read_text()
+
+
+def test_the_script_is_a_program(page, tmp_path):
+    if shutil.which("node") is None:
+        pytest.skip("needs node")
+    script = re.search(r"<script>(.*?)</script>", page, re.DOTALL)[1]
+    (tmp_path / "page.js").write_text(script)
+    subprocess.run(["node", "--check", tmp_path / "page.js"], check=True, capture_output=True)
+
+
+def test_the_curve_has_the_plan_and_its_bounds(plan, page):
+    found = curve.points(plan, 4)
+    assert [one.budget for one in found] == sorted({one.budget for one in found})
+    assert plan.budget in {one.budget for one in found} and found[-1].budget == plan.base_peak
+    assert found[0].budget < plan.budget and found[-1].overhead < 0.01
+    assert all(0 <= one.bound <= one.overhead for one in found)
+    assert "The smallest budget with a plan is" in html.unescape(page)
+
+
+def test_perfetto_reads_the_timeline(plan, tmp_path):
+    trace = json.loads(plan.timeline(tmp_path / "step.json").read_text())
+    slices = [one for one in trace["traceEvents"] if one["ph"] == "X"]
+    assert len(slices) == len(plan.before) + len(plan.after)
+    assert sum(one["cat"] == "again" for one in slices) == len(plan.after) - len(plan.before)
+    for one in trace["traceEvents"]:
+        assert one["ph"] in ("M", "X", "C") and {"name", "pid", "tid", "args"} <= set(one)
+        assert one["ph"] == "M" or one["ts"] >= 0
+    counters = [sum(one["args"].values()) for one in trace["traceEvents"] if one["ph"] == "C"]
+    assert max(counters) == plan.base_peak and counters[-1] == 0
+    for process in (1, 2):
+        mine = [one for one in slices if one["pid"] == process]
+        ends = [one["ts"] + one["dur"] for one in mine]
+        assert all(a <= b["ts"] + 1e-6 for a, b in zip(ends, mine[1:], strict=False)), "slices overlap"
+
+
+def test_pytorchs_viewer_reads_the_timeline(plan, tmp_path):
+    from torch.cuda import _memory_viz
+
+    snapshot = pickle.loads(plan.timeline(tmp_path / "step.pickle").read_bytes())
+    assert "free completed" in _memory_viz.trace(snapshot) and "<html" in _memory_viz.trace_plot(snapshot)
+    live, most = {}, 0
+    for event in snapshot["device_traces"][0]:
+        assert {"action", "addr", "size", "stream", "frames", "time_us"} <= set(event)
+        if event["action"] == "alloc":
+            assert event["addr"] not in live
+            live[event["addr"]] = event["size"]
+        elif event["action"] == "free_completed":
+            assert live.pop(event["addr"]) == event["size"]
+        most = max(most, sum(live.values()))
+    assert most == plan.peak and not live
+    with pytest.raises(rk.OptionError, match="neither .json"):
+        plan.timeline(tmp_path / "step.txt")
