@@ -5,6 +5,9 @@ Imports, device and sizes are changed; what is called, and how, is not. Rotor's 
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -236,3 +239,18 @@ def test_configurations(tmp_path):
         rockmate.generate_config("offmate")
     with pytest.raises(rk.OptionError, match="holds no options"):
         rockmate.load_config(tmp_path / "absent.json")
+
+
+def test_every_name_that_the_migration_page_gives_is_there():
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "migration.md").read_text()
+    names = set(re.findall(r"`rk\.([\w.]+)", page))
+    assert len(names) >= 35
+    for name in names:
+        found = rk
+        for part in name.split("."):
+            found = getattr(found, part)
+    for solver in re.findall(r'`(?:solver=)?"([\w-]+)"`', page):
+        assert solver in rk.solvers() or solver == "2GiB"
+    chain = rk.Checkpointable(network(1), SAMPLE)
+    for name in re.findall(r"`\.(\w+)", page.partition("## rotor")[2].partition("## DTR")[0]):
+        assert hasattr(chain, name) or name in ("chain", "all_values"), name
