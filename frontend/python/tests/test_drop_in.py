@@ -184,8 +184,8 @@ def test_verify_notices_a_peak_above_the_budget(monkeypatch):
 
     original = emit.Emitter.__init__
 
-    def keep_all(self, step, runs):
-        original(self, step, [run for run in runs if not run[1]])
+    def keep_all(self, step, runs, **options):
+        original(self, step, [run for run in runs if not run[1]], **options)
 
     monkeypatch.setattr(emit.Emitter, "__init__", keep_all)
     seen = rk.verify(net(), SAMPLE, "60%", **QUICK)
