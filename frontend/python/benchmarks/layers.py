@@ -52,7 +52,7 @@ def _peaks(model: nn.Module, sample: Any, compiled: Callable[[nn.Module], None])
 
 def _extra(of: group.Group) -> int:
     """Nanoseconds of recomputation in a step."""
-    known = next(reversed(of.known.values()), None)
+    known = next(reversed(of.known), None)
     if known is None:
         return sum(one.base.schedule.time - one.base.schedule.base_time for one in of.classes)
     calls = [one for one in known.trail if not isinstance(one, int)]

@@ -168,6 +168,46 @@ def test_a_step_that_departs_keeps_the_budget_at_once(other):
     assert all(peak <= budget for peak in found), (budget, found)
 
 
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (once, without_some),
+        (once, once, once, micro_batches_at_once),
+        (once, without_some, first_in_first_out),
+    ],
+    ids=["two", "every fourth", "three"],
+)
+def test_sequences_that_alternate_are_known_again(turns):
+    """Each is loosened, though all of them begin alike."""
+    count = 6 * len(turns)
+    plain, bits = trained(Tower, in_turn(*turns * 6), by_blocks(), steps=count)
+    budget = int(0.6 * plain[0])
+    found, same = trained(Tower, in_turn(*turns * 6), by_blocks(budget=budget), steps=count)
+    assert equal(bits, same)
+    assert all(peak <= budget for peak in found), (budget, found)
+    (shared,) = group.GROUPS.values()
+    assert len(shared.known) == len(set(turns))
+    late = found[-len(turns) :]
+    assert min(late) >= 0.8 * budget, (budget, late)
+
+
+def test_a_step_that_was_not_expected_goes_on_as_a_known_one():
+    (most, *_), _ = trained(Tower, once, by_blocks(), steps=1)
+    model = Tower()
+    torch._dynamo.reset()
+    by_blocks(budget=int(0.9 * most))(model)
+    for _ in range(6):
+        once(model)
+        without_some(model)
+    (shared,) = group.GROUPS.values()
+    freed, careful = shared.freed, []
+    # In another order than ever before.
+    for step in (once, once, without_some, without_some, once, once):
+        step(model)
+        careful.append(shared.step.is_careful)
+    assert not any(careful) and shared.freed == freed
+
+
 def test_calls_let_go_of_what_they_can_compute_again():
     """Four blocks have kept all when more come than ever before."""
     model = Tower()

@@ -7,6 +7,7 @@ another rank may have more beside its calls. A rank that it does not suit makes 
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -62,4 +63,6 @@ def _taken(group: Any, step: Step, published: dict[str, Any]) -> Known | None:
     if not (observed.are_apart or observed.suits(budget - stands, variants)):
         return None
     numbers = {name: published[name] for name in _NUMBERS}
-    return Known(trail=list(step.trail), variants=variants, **{**numbers, "budget": budget})
+    continued = functools.partial(observed.continued, budget - stands)
+    about = {**numbers, "budget": budget, "continued": continued}
+    return Known(trail=tuple(step.trail), variants=variants, **about)

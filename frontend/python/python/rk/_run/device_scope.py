@@ -104,11 +104,10 @@ class DeviceGroup(group.Group):
         """Bytes that were allocated in a step at most, with those that are to come."""
         return step.peak + step.to_come
 
-    def _recalled(self, key: Any) -> Known | None:
-        """The choice for a step that begins like this, if it leaves room for what stands there now."""
-        known = super()._recalled(key)
-        stands = self.meter.peek() + self.optimizers.to_come()
-        return known if known is None or stands - known.stood <= known.budget - known.peak else None
+    def _suits(self, known: Known) -> bool:
+        """Whether a choice leaves room for what stands there now, or when the step began."""
+        stands = self.step.stood if self.step else self.meter.peek() + self.optimizers.to_come()
+        return stands - known.stood <= known.budget - known.peak
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         super()._new_step(owner, args)
@@ -178,7 +177,7 @@ class DeviceGroup(group.Group):
         """The budget in bytes; None for a share of what no step has told yet."""
         if not self.asked.endswith("%"):
             return int(self.asked)
-        return max((one.budget for one in self.known.values()), default=None)
+        return max((one.budget for one in self.known), default=None)
 
     def told(self) -> str:
         """What the bytes are that are there when a call begins."""

@@ -24,6 +24,7 @@ from rk._run.careful import Careful
 from rk._run.observe import Meter
 from rk._run.optimizers import Optimizers
 from rk._run.parameters import may_be_gathered, trained
+from rk._run.sequences import Sequences
 from rk._run.steps import Event, Known, Step
 from rk._run.variants import Instance
 from rk.errors import BudgetError
@@ -35,13 +36,11 @@ _WAITING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """Functions that were compiled and have not run yet, with the budget that they were given."""
 MOST_EVENTS = 4096
 """A step that is longer has a call whose results are kept and never go backward."""
-MOST_KNOWN = 16
-"""Sequences that a group remembers."""
 
 
 def waits(function: Any, options: Options) -> None:
     """A function has been compiled; it will run some time."""
-    _WAITING[function] = _key(options)
+    _WAITING[function] = key_of(options)
     if may_be_gathered():
         # When the first graph is compiled, its parameters have been gathered already.
         observe.count()
@@ -52,13 +51,14 @@ def runs(function: Any) -> None:
     _WAITING.pop(function, None)
 
 
-def _key(options: Options) -> tuple[str, str, str]:
+def key_of(options: Options) -> tuple[str, str, str]:
+    """What graphs on one device share that share a budget."""
     return options.budget, options.scope, options.group
 
 
 def of(kind: type[Group], device: torch.device, options: Options) -> Group:
     """The group of a graph with these options, made if there is none."""
-    key = (str(device), *_key(options))
+    key = (str(device), *key_of(options))
     found = GROUPS.get(key)
     if found is None:
         found = GROUPS[key] = kind(device, options)
@@ -87,7 +87,7 @@ class Group(Careful):
         self.shared = False
         """Two instances were open at once, or are about to be."""
         self.step: Step | None = None
-        self.known: dict[Any, Known] = {}
+        self.sequences = Sequences()
         self.times = 0
         """How often a choice was made."""
         self.freed = 0
@@ -114,7 +114,7 @@ class Group(Careful):
     @property
     def comes_with_others(self) -> bool:
         """Whether other functions with this budget have been compiled and have not run yet."""
-        mine = _key(self.options)
+        mine = key_of(self.options)
         if mine not in _WAITING.values():
             return False
         # A model that nobody has any more waits for nothing, and is there until somebody looks.
@@ -173,7 +173,7 @@ class Group(Careful):
             instance = Instance(owner, owner.base)
             instance.leaves = [args[place] for place in owner.trained]
             step = self.step
-            step.begins(instance, forward=True)
+            self._notes(instance, forward=True)
             if not self.shared:
                 pass
             elif step.is_careful:
@@ -215,7 +215,7 @@ class Group(Careful):
             if self.step is None or not self.shared or instance.place < 0:
                 return
             self._let_go()
-            self.step.begins(instance, forward=False)
+            self._notes(instance, forward=False)
             if self.step.metered or self.step.departed:
                 level = self._meters(instance, forward=False)
                 room = self.room(self.step)
@@ -230,6 +230,12 @@ class Group(Careful):
         """What was needed while a graph was compiled is no part of a step."""
         if self.shared and self.meter.works:
             self.meter.read()
+
+    def _notes(self, instance: Instance, *, forward: bool) -> None:
+        """A half begins: the step may be another one than was expected."""
+        step = self.step
+        if step.begins(instance, forward=forward):
+            self.sequences.rejoin(step, self._suits)
 
     def _read(self) -> None:
         step = self.step
@@ -301,12 +307,13 @@ class Group(Careful):
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self._finish(owner)
         key = (owner, any(args[place].grad is not None for place in owner.trained[:1]))
-        known = self._recalled(key) if self.shared else None
+        known = self.sequences.expected(key) if self.shared else None
+        known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)
         self.step = Step(key, known, metered=metered, whole=True)
         self.step.floor = self.floor
         if metered and self.meter.works:
-            if not self.known and self._tidied != len(self.classes):
+            if not self.sequences.known and self._tidied != len(self.classes):
                 # What nobody has any more would be there now, and gone when somebody looks. Once for each
                 # class: steps that teach nothing, such as evaluations, are not to wait for it.
                 self._tidied = len(self.classes)
@@ -319,9 +326,14 @@ class Group(Careful):
             gathered = self.meter.parameters.gathered_bytes
             self.step.floor = self.meter.read()[0] - sum(made.values()) - gathered
 
-    def _recalled(self, key: Any) -> Known | None:
-        """The choice for a step that begins like this."""
-        return self.known.get(key)
+    @property
+    def known(self) -> list[Known]:
+        """The choices that have been made, the latest at the end."""
+        return list(self.sequences.known.values())
+
+    def _suits(self, known: Known) -> bool:
+        """Whether a choice may be used now."""
+        return True
 
     def _finish(self, next_owner: Any) -> None:
         """What the last step teaches; ``next_owner`` is the class that begins the next one."""
@@ -330,18 +342,22 @@ class Group(Careful):
             return
         if step.metered:
             self.floor = step.floor
-        if step.known is not None:
-            if step.departed:
-                self.known.pop(step.key, None)
-            elif step.metered and len(step.trail) == len(step.known.trail):
+        if step.known is not None and not step.departed:
+            self.sequences.met(step.key, step.known.trail)
+            if step.metered and len(step.trail) == len(step.known.trail):
                 step.known.measured = self.taken(step)
             return
+        trail = tuple(step.trail)
+        self.sequences.met(step.key, trail)
+        known = self.sequences.known.get((step.key, trail))
+        if step.known is not None or (known is not None and self._suits(known)):
+            # Something else was expected.
+            return
         if step.whole and step.metered and any(not event.forward for event in step.events):
-            while len(self.known) >= MOST_KNOWN:
-                self.known.pop(next(iter(self.known)))
             try:
-                known = self.known[step.key] = agreement.learnt(self, step)
+                known = agreement.learnt(self, step)
                 known.stood = step.stood
+                self.sequences.learnt(step.key, known)
             except BudgetError:
                 # Another model's budget is told when that model runs again.
                 if any(one.owner is next_owner for one in step.instances):

@@ -59,7 +59,7 @@ def _ordered(shared: Group) -> list[GraphClass]:
 
 
 def _plan(shared: Group, owner: GraphClass) -> Plan:
-    known = next((one for one in reversed(shared.known.values()) if owner in one.trail), None)
+    known = next((one for one in reversed(shared.known) if owner in one.trail), None)
     about = _alone(owner) if known is None else _together(owner, known)
     times = owner.times + (shared.times if known is not None else 0)
     return Plan(

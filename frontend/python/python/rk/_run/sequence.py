@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import logging
 import warnings
@@ -26,16 +28,25 @@ TIGHTER_HELD = (0.0, 0.25, 0.5)
 Numbers = tuple[int, int, int, int]
 
 
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """An instance, and what it has run."""
+
+    owner: Any
+    variant: Variant
+
+
 class Observed:
     """The events of a step as the planner wants them: what lies beside the instances at each."""
 
     def __init__(self, step: Step) -> None:
         """Reads a step from which memory was read at every event."""
-        self.step = step
+        self.calls = [Call(one.owner, one.variant) for one in step.instances]
+        """What ran. A choice is judged by it later on, when the instances are gone."""
         self.events: list[tuple[int | None, int]] = []
         self.places: dict[int, int] = {}
         """Per event of the step, its place among these."""
-        self._read()
+        self._read(step)
         last = len(step.trail) - 1
         begun = {one.instance.place: place for place, one in enumerate(step.events) if one.forward}
         self.lives = [
@@ -43,8 +54,7 @@ class Observed:
             for one in step.instances
         ]
 
-    def _read(self) -> None:
-        step = self.step
+    def _read(self, step: Step) -> None:
         held: dict[int, int] = {}
         for place, event in enumerate(step.events):
             for done in [one for one in held if step.ends.get(one, len(step.trail)) < place]:
@@ -78,8 +88,20 @@ class Observed:
 
     def suits(self, budget: int, variants: list[Variant]) -> bool:
         """Whether the budget is kept when instance ``i`` runs variant ``i``."""
-        options = [[_numbers(one, v)] for one, v in zip(self.step.instances, variants, strict=True)]
+        options = [[_numbers(one, v)] for one, v in zip(self.calls, variants, strict=True)]
         return self.choose(budget, options)[0] is not None
+
+    def continued(self, budget: int, begun: list[Variant], chosen: list[Variant]) -> list[Variant] | None:
+        """What instances may run if the first have run ``begun``, of what was ``chosen`` for all."""
+        mine: dict[Any, list[Variant]] = {one.owner: _least(one.owner) for one in self.calls}
+        for call, variant in zip(self.calls, chosen, strict=True):
+            if not any(variant is one for one in mine[call.owner]):
+                mine[call.owner].append(variant)
+        rest = [mine[one.owner] for one in self.calls[len(begun) :]]
+        found = [*([one] for one in begun), *rest]
+        options = [[_numbers(one, v) for v in those] for one, those in zip(self.calls, found, strict=True)]
+        places = self.choose(budget, options)[0]
+        return None if places is None else [those[v] for those, v in zip(found, places, strict=True)]
 
     def need(self, options: list[list[Numbers]]) -> int:
         """The smallest budget with these options."""
@@ -89,7 +111,7 @@ class Observed:
 def learnt(group: Any, step: Step) -> Known:
     """The choice for a step like this one; BudgetError if none fits."""
     observed = Observed(step)
-    instances = step.instances
+    instances = observed.calls
     if observed.are_apart and group.alone_suffices:
         return _each_alone(step)
     budget, stands = group.room(step), group.stands(step)
@@ -111,7 +133,7 @@ def learnt(group: Any, step: Step) -> Known:
         chosen, time, peak, event, bound = observed.choose(budget, options)
         if chosen is not None:
             break
-        if not attempt and _add_seen(step, variants):
+        if not attempt and _add_seen(observed, variants):
             continue
         if not _tightened(observed, budget, variants, peak, event):
             break
@@ -119,11 +141,11 @@ def learnt(group: Any, step: Step) -> Known:
     taken = group.taken(step)
     if chosen is None and group.meter.works and taken <= asked:
         # By plan it does not fit, and it did: what lived beside the calls was not there at their peaks.
-        return Known(list(step.trail), [one.variant for one in instances], asked, taken, 0, 0, holder)
+        return Known(tuple(step.trail), [one.variant for one in instances], asked, taken, 0, 0, holder)
     need, peak = stands + peak + peak // MARGIN, stands + peak
     if chosen is None:
         _refuse(group, asked, need, holder, all(one.switches or one in again for one in owners))
-        return Known(list(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
+        return Known(tuple(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
     for owner in again:
         fixed.plan_again(owner, variants[owner][0])
     found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
@@ -138,7 +160,8 @@ def learnt(group: Any, step: Step) -> Known:
         100 * (time - base) / max(base, 1),
         100 * (bound - base) / max(base, 1),
     )
-    return Known(list(step.trail), found, asked, peak, time, bound, holder)
+    continued = functools.partial(observed.continued, budget)
+    return Known(tuple(step.trail), found, asked, peak, time, bound, holder, continued=continued)
 
 
 def _each_alone(step: Step) -> Known:
@@ -148,12 +171,12 @@ def _each_alone(step: Step) -> Known:
     most = max(plans, key=lambda one: one.peak)
     time, bound = sum(one.time for one in plans), sum(one.lower_bound for one in plans)
     holder = step.instances[plans.index(most)].owner.name
-    return Known(list(step.trail), variants, most.budget, most.peak, time, bound, holder)
+    return Known(tuple(step.trail), variants, most.budget, most.peak, time, bound, holder)
 
 
 def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Variant]]) -> None:
     """Plans each class for all that is free while its calls run."""
-    for instance, life in zip(observed.step.instances, observed.lives, strict=True):
+    for instance, life in zip(observed.calls, observed.lives, strict=True):
         owner = instance.owner
         if owner.switches:
             begin, *late = [observed.events[event][1] for event in range(life[0], life[1] + 1)]
@@ -171,15 +194,15 @@ def _plan_alike(
     for share in ALIKE if owners else ():
         found = {owner: fixed.holding(owner, share, budget) for owner in owners}
         variants.update({owner: [one] for owner, one in found.items() if one is not None})
-        options = [[_numbers(one, v) for v in variants[one.owner]] for one in observed.step.instances]
+        options = [[_numbers(one, v) for v in variants[one.owner]] for one in observed.calls]
         if None not in found.values() and observed.choose(budget, options)[0] is not None:
             return
 
 
-def _add_seen(step: Step, variants: dict[Any, list[Variant]]) -> bool:
+def _add_seen(observed: Observed, variants: dict[Any, list[Variant]]) -> bool:
     """Adds what the calls have run, if that is another plan; whether there is one."""
     new = False
-    for instance in step.instances:
+    for instance in observed.calls:
         if not instance.owner.switches:
             continue
         known = variants[instance.owner]
@@ -187,6 +210,10 @@ def _add_seen(step: Step, variants: dict[Any, list[Variant]]) -> bool:
             known.append(instance.variant)
             new = True
     return new
+
+
+def _least(owner: Any) -> list[Variant]:
+    return [owner.checkpoint] if owner.switches else []
 
 
 def _keep(owner: Any) -> Variant:
@@ -256,7 +283,7 @@ def _tightened(
     place, _ = observed.events[event]
     if place is None:
         return _holds_less(observed, variants, need - budget, event, budget)
-    owner = observed.step.instances[place].owner
+    owner = observed.calls[place].owner
     if not owner.switches:
         return False
     # A plan's peak has what is the caller's in backward, a variant's has not.
@@ -274,7 +301,7 @@ def _holds_less(
     observed: Observed, variants: dict[Any, list[Variant]], excess: int, event: int, budget: int
 ) -> bool:
     """Plans a class that is open while the caller is busy to hold less then; whether there is such a plan."""
-    lives = zip(observed.step.instances, observed.lives, strict=True)
+    lives = zip(observed.calls, observed.lives, strict=True)
     owners = [one.owner for one, (begin, end) in lives if begin <= event <= end and one.owner.switches]
     for owner in dict.fromkeys(owners):
         for variant in sorted(variants[owner], key=lambda one: one.numbers[0]):
@@ -290,7 +317,7 @@ def _holder(observed: Observed, event: int) -> str:
     place, _ = observed.events[event]
     if place is None:
         return "what runs between the graphs"
-    instance = observed.step.instances[place]
+    instance = observed.calls[place]
     half = "forward" if observed.lives[place][0] == event else "backward"
     return f"{half} of {instance.owner.name}, call {place + 1} of the step"
 

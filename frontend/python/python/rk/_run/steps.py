@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from rk._run.variants import Instance, Variant
@@ -28,7 +29,7 @@ class Event:
 class Known:
     """A sequence that was observed, and the choice for it."""
 
-    trail: list[Any]
+    trail: tuple[Any, ...]
     """Per half, the class whose forward it is, or whose backward it is, as the place of its forward half."""
     variants: list[Variant]
     """Per forward half."""
@@ -43,6 +44,15 @@ class Known:
     """The peak of the first step that ran so; None if none was measured."""
     stood: int = 0
     """See :attr:`Step.stood`."""
+    continued: Callable[[list[Variant], list[Variant]], list[Variant] | None] | None = None
+    """What all calls may run if the first have run these, and the choice was those; None if nothing fits."""
+
+    def after(self, begun: list[Variant]) -> Known | None:
+        """The same for a step that has begun in another way; None if nothing fits any more."""
+        if all(one is other for one, other in zip(begun, self.variants, strict=False)):
+            return self
+        found = None if self.continued is None else self.continued(begun, self.variants)
+        return None if found is None else dataclasses.replace(self, variants=found)
 
 
 class Step:
@@ -75,16 +85,19 @@ class Step:
         """Whether instances run what holds least."""
         return self.known is None or self.departed
 
-    def begins(self, instance: Instance, *, forward: bool) -> None:
-        """Notes a half, and whether the step still is the known one."""
+    def begins(self, instance: Instance, *, forward: bool) -> bool:
+        """Notes a half; whether the step is not the known one from here on."""
         mark: Any = instance.owner if forward else instance.place
         if forward:
             instance.place = len(self.instances)
             self.instances.append(instance)
+        departs = False
         if self.known is not None and not self.departed:
             place = len(self.trail)
-            self.departed = place >= len(self.known.trail) or self.known.trail[place] != mark
+            departs = place >= len(self.known.trail) or self.known.trail[place] != mark
+            self.departed = departs
         self.trail.append(mark)
+        return departs
 
     def closed(self, instance: Instance) -> None:
         """An instance was found to hold nothing any more."""
