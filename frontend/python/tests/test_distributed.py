@@ -16,15 +16,27 @@ from pathlib import Path
 import pytest
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
-FEW = ("ddp/layers", "fsdp/layers", "tp/layers", "1f1b/layers")
+FEW = ("ddp/layers/device", "fsdp/layers/device", "tp/layers", "1f1b/layers")
 CELLS = (
     *FEW,
+    "ddp/layers",
     "ddp/layers/static",
+    "ddp/layers/static/device",
+    "ddp/layers/copies/device",
     "ddp/layers/no_sync",
+    "ddp/layers/no_sync/device",
     "ddp/whole",
+    "ddp/whole/static",
+    "ddp/whole/device",
+    "fsdp/layers",
     "fsdp/layers/keep",
+    "fsdp/layers/keep/device",
     "fsdp/layers/bf16",
+    "fsdp/layers/bf16/device",
     "fsdp/whole",
+    "fsdp/whole/device",
+    "tp/layers/device",
+    "1f1b/layers/device",
     "gpipe/layers",
 )
 """What is wrapped how, what is compiled, and switches; see the worker."""

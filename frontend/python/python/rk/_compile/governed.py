@@ -34,7 +34,7 @@ from torch._dynamo.eval_frame import OptimizeContext, innermost_backend
 
 from rk._compile import heard
 from rk._plan.options import Options
-from rk._run import group
+from rk._run import device_scope, group
 from rk.errors import CompileError, OptionError
 
 LEAST = 64
@@ -78,7 +78,9 @@ class Watch:
         self._is_settled = self._is_told = False
         with contextlib.suppress(OptionError):
             # Wrong options are told when the function is called, as PyTorch does.
-            group.waits(self, Options.parse(given))
+            options = Options.parse(given)
+            group.waits(self, options)
+            device_scope.waits(self, options)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs the function, and looks at what happened if it may be news."""

@@ -63,6 +63,11 @@ def storages() -> list[torch.UntypedStorage]:
     ]
 
 
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor that this process has: of a DTensor, its shard."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
 def capacity(device: torch.device, taken: int) -> int:
     """What this process can have at most, in bytes, of which it has ``taken``."""
     if device.type == "cuda":

@@ -82,8 +82,10 @@ def _copied(
     given: list[torch.Tensor] = []
 
     def without_memory(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+        # The state of a sharded parameter is sharded as well.
+        mine = devices.local(tensor)
         with mode:
-            return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+            return torch.empty_strided(mine.shape, mine.stride(), dtype=mine.dtype, device=device)
 
     for group in optimizer.param_groups:
         for one in group["params"]:
@@ -152,4 +154,4 @@ def tensors(states: Iterable[Any]) -> list[torch.Tensor]:
 def _rounded(tensor: torch.Tensor, device: torch.device) -> int:
     """Bytes of a tensor's storage as the device's allocator hands them out."""
     unit = devices.alignment(device)
-    return -(-tensor.untyped_storage().nbytes() // unit) * unit
+    return -(-devices.local(tensor).untyped_storage().nbytes() // unit) * unit

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,6 +31,27 @@ BESIDE = 40
 """What a step may have beside calls that are not known yet, as a part of all."""
 AUTO_STEPS = 128
 """Sizes between powers of two of a budget ``auto`` whose capacity is not stated, but found."""
+
+
+_COUNTED: weakref.WeakKeyDictionary[Any, tuple[Any, WholeMeter]] = weakref.WeakKeyDictionary()
+"""For functions that have been compiled for the CPU and have no group yet: what has counted since then."""
+
+
+def waits(function: Any, options: Options) -> None:
+    """A function has been compiled; what is allocated from here on counts: buckets of DDP, what a stage of a
+    pipeline receives.
+    """
+    key, cpu = group.key_of(options), torch.device("cpu")
+    begun = any(one == key for one, _ in _COUNTED.values()) or (str(cpu), *key) in group.GROUPS
+    if options.scope == "device" and not begun and not torch.cuda.is_initialized():
+        _COUNTED[function] = key, WholeMeter(cpu)
+
+
+def _begun(device: torch.device, options: Options) -> WholeMeter | None:
+    """What has counted since a function with these options was compiled; it is asked for once."""
+    mine = [one for one, (key, _) in _COUNTED.items() if key == group.key_of(options)]
+    found = [_COUNTED.pop(one)[1] for one in mine]
+    return found[0] if found and device.type == "cpu" else None
 
 
 def of(device: torch.device, options: Options) -> group.Group:
@@ -58,7 +80,7 @@ class DeviceGroup(group.Group):
     @functools.cached_property
     def meter(self) -> WholeMeter:
         """Reads all that is allocated."""
-        return WholeMeter(self.device)
+        return _begun(self.device, self.options) or WholeMeter(self.device)
 
     def join(self, owner: Any, budget: str) -> None:
         """A class is compiled for this group."""
@@ -98,7 +120,8 @@ class DeviceGroup(group.Group):
 
     def stands(self, step: Step) -> int:
         """Bytes that are there, or will be, whatever the calls of a step do."""
-        return step.floor + step.to_come
+        # The state comes when such gradients are gone.
+        return step.floor + max(step.to_come - self.optimizers.gradients_to_go(), 0)
 
     def taken(self, step: Step) -> int:
         """Bytes that were allocated in a step at most, with those that are to come."""
@@ -115,10 +138,14 @@ class DeviceGroup(group.Group):
             self._meet_parameters(args[place] for place in owner.trained)
         self.step.to_come = self.optimizers.to_come()
         self.step.stood = self.meter.peek() + self.step.to_come
+        if self.optimizers.come_late():
+            # No other step has what this one has, and it teaches nothing.
+            self.step.whole = False
         if self.step.known is None:
             inputs = [args[place] for place in owner.others if isinstance(args[place], torch.Tensor)]
             there = self.step.stood - sum(one.untyped_storage().nbytes() for one in inputs)
-            self._check(there - self.step.to_come + self.optimizers.gradients_to_come())
+            gradients = self.optimizers.gradients_to_come(when_it_steps=True)
+            self._check(there - self.step.to_come + gradients)
 
     def _coming(self, owner: Any) -> int:
         """Gradients of other calls' parameters, which are there first: backward passes come in reverse."""

@@ -23,7 +23,7 @@ from rk._run import agreement, fixed, observe
 from rk._run.careful import Careful
 from rk._run.observe import Meter
 from rk._run.optimizers import Optimizers
-from rk._run.parameters import may_be_gathered, trained
+from rk._run.parameters import are_gathered, may_be_gathered, trained
 from rk._run.sequences import Sequences
 from rk._run.steps import Event, Known, Step
 from rk._run.variants import Instance
@@ -194,6 +194,14 @@ class Group(Careful):
         self.meter.parameters.find()
         is_gathered = self.meter.parameters.is_gathered
         return owner.options.codegen == "fx" and any(is_gathered(args[place]) for place in owner.trained)
+
+    def let_go_late(self) -> int:
+        """Bytes of a collective of FSDP2's: on the CPU gloo's threads let go of its buffers a moment after
+        it is over, and not in every step at the same time.
+        """
+        if self.device.type != "cpu" or not are_gathered():
+            return 0
+        return max((one.gradient_bytes for one in self.classes), default=0)
 
     def _meet(self, owner: Any, args: Sequence[Any]) -> None:
         """Equal layers are one class, and each call has parameters of its own."""

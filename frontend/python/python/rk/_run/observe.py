@@ -12,11 +12,12 @@ import contextlib
 import functools
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from rk._plan import device as devices
-from rk._run.parameters import Parameters
+from rk._run.parameters import Parameters, ddps
 
 
 class Meter:
@@ -61,8 +62,10 @@ def count() -> Callable[[], tuple[int, int]] | None:
 
 
 @functools.cache
-def uncounted() -> dict[int, weakref.ref[torch.UntypedStorage]]:
-    """Begins to count on the CPU; by address, the storages that were there before and are not counted."""
+def uncounted() -> dict[int, weakref.ref[Any]]:
+    """Begins to count on the CPU; by address, the storages that were there before and are not counted, and
+    the DDPs whose first buckets were.
+    """
     from rk import _rk_runtime
 
     before = _rk_runtime.memory()
@@ -71,7 +74,10 @@ def uncounted() -> dict[int, weakref.ref[torch.UntypedStorage]]:
     del probe
     _rk_runtime.count_memory()
     # Somebody who has begun to count before is taken to have counted all.
-    return {} if by_others else {one._cdata: weakref.ref(one) for one in devices.storages()}
+    if by_others:
+        return {}
+    there = {one._cdata: weakref.ref(one) for one in devices.storages()}
+    return there | {id(one): weakref.ref(one) for one in ddps()}
 
 
 def _accelerator(device: torch.device) -> Callable[[], tuple[int, int]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -22,8 +23,10 @@ from torch.optim.optimizer import (
 from torch.utils.weak import WeakIdKeyDictionary
 
 from rk._plan import living, optimizers
+from rk._plan.device import local
 from rk._plan.optimizers import Footprint
 from rk._plan.options import Options
+from rk._run.parameters import come_in_buckets, comes_late, ddps, in_buckets, shards
 from rk.errors import CompileError, OptionError
 
 _ANNOUNCED: weakref.WeakSet[Optimizer] = weakref.WeakSet()
@@ -72,12 +75,17 @@ class Optimizers:
         self._footprints: weakref.WeakKeyDictionary[Optimizer, Footprint] = weakref.WeakKeyDictionary()
         self._parameters = WeakIdKeyDictionary()
         """Those that graphs have gradients of, and all others of the optimizers; whether one has them."""
+        self._ddps: list[weakref.ref[Any]] = []
+        """Those that there were when new parameters were met."""
         self._settled: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         """Those that have taken a step: they have all their state."""
 
     def meet(self, parameters: Iterable[torch.Tensor]) -> bool:
         """Graphs train these parameters; whether some of them are new, and no optimizer has them."""
         new = [one for one in parameters if one not in self._parameters]
+        if new and dist.is_available() and dist.is_initialized():
+            self._ddps = [weakref.ref(one) for one in ddps()]
+            new = [one for one in shards(new) if one not in self._parameters]
         for one in new:
             self._parameters[one] = False
         if new:
@@ -123,15 +131,33 @@ class Optimizers:
         """The most bytes that a step needs meanwhile, of some optimizers or of all."""
         return max((self._footprints[one].temporary for one in some or self._footprints), default=0)
 
-    def gradients_to_come(self) -> int:
-        """Bytes of the gradients that the parameters do not have yet."""
-        return sum(one.nbytes for one in self._parameters if one.grad is None)
+    def gradients_to_come(self, *, when_it_steps: bool = False) -> int:
+        """Bytes of gradients that the parameters do not have yet and that are no views of buckets: during a
+        step, or when an optimizer takes its own.
+        """
+        views = [one for one in self._ddps_alive() if one.gradient_as_bucket_view]
+        views = views if when_it_steps else filter(come_in_buckets, views)
+        there = {id(one) for ddp in views for one in in_buckets(ddp)}
+        missing = (one for one in self._parameters if one.grad is None and id(one) not in there)
+        return sum(local(one).nbytes for one in missing)
+
+    def gradients_to_go(self) -> int:
+        """Bytes of gradients that DDP copies to its buckets when the step is over."""
+        late = [one for ddp in self._ddps_alive() if comes_late(ddp) for one in in_buckets(ddp)]
+        return sum(one.nbytes for one in late if one.grad is not None)
+
+    def come_late(self) -> bool:
+        """Whether there will be such gradients in the next step."""
+        return any(map(comes_late, self._ddps_alive()))
+
+    def _ddps_alive(self) -> list[Any]:
+        return [one for reference in self._ddps if (one := reference()) is not None]
 
     def tensors(self) -> list[torch.Tensor]:
         """All parameters that are known, their gradients, and what the optimizers keep."""
         states = [one for known in self._footprints for one in optimizers.tensors(known.state.values())]
         gradients = [one.grad for one in self._parameters if one.grad is not None]
-        return [*self._parameters, *gradients, *states]
+        return [local(one) for one in (*self._parameters, *gradients, *states)]
 
     def __str__(self) -> str:
         """Their classes."""

@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from rk._plan import living
+from rk._plan.device import local
 
 _FSDP = "torch.distributed.fsdp._fully_shard"
 
@@ -42,14 +43,12 @@ class Parameters:
 
     def find(self) -> None:
         """Looks through the objects of this process."""
-        fsdp = _loaded(f"{_FSDP}._fsdp_param", "FSDPParam")
-        buffers = _loaded(f"{_FSDP}._fsdp_collectives", "AllGatherResult")
-        wanted = (torch.Tensor, nn.parallel.DistributedDataParallel, *fsdp, *buffers)
+        fsdp = _sharded()
+        wanted = (torch.Tensor, nn.parallel.DistributedDataParallel, *fsdp, *_buffers())
         found = living.objects(wanted)
         self._sharded = [weakref.ref(one) for one in found if isinstance(one, fsdp)]
         gathered = list(self._gathered())
-        flat = [one.all_gather_output for one in found if isinstance(one, buffers)]
-        self.gathered_bytes = _bytes([*gathered, *flat])
+        self.gathered_bytes = _bytes([*gathered, *_flat(found)])
         buckets = {
             id(one): weakref.ref(ddp)
             for ddp in found
@@ -82,25 +81,48 @@ class Parameters:
             return False
         if storage.nbytes() > gradient.nbytes:
             return True
-        # A bucket of one gradient looks like the gradient. Until a static graph is known, gradients are
-        # copied when the step is over.
-        is_late = ddp.static_graph and not ddp._has_rebuilt_buckets
-        return ddp.require_backward_grad_sync and not is_late
+        # A bucket of one gradient looks like the gradient.
+        return come_in_buckets(ddp)
 
     def is_gathered(self, parameter: torch.Tensor) -> bool:
         """Whether it is there for a part of the step only, and so is its gradient."""
         return any(parameter is one or parameter is local(one) for one in self._gathered())
 
     def _gathered(self) -> Iterator[torch.Tensor]:
-        for reference in self._sharded:
-            whole = getattr(reference(), "_unsharded_param", None)
-            if whole is not None:
-                yield whole
+        return _whole(reference() for reference in self._sharded)
+
+
+def gathered() -> list[torch.Tensor]:
+    """The parameters that FSDP2 has gathered, and what they have been gathered in."""
+    found = living.objects((*fsdp, *_buffers())) if (fsdp := _sharded()) else []
+    return [*_whole(one for one in found if isinstance(one, fsdp)), *_flat(found)]
+
+
+def _sharded() -> tuple[type, ...]:
+    return _loaded(f"{_FSDP}._fsdp_param", "FSDPParam")
+
+
+def _buffers() -> tuple[type, ...]:
+    return _loaded(f"{_FSDP}._fsdp_collectives", "AllGatherResult")
+
+
+def _whole(sharded: Iterable[Any]) -> Iterator[torch.Tensor]:
+    found = (getattr(one, "_unsharded_param", None) for one in sharded)
+    return (one for one in found if one is not None)
+
+
+def _flat(found: Iterable[Any]) -> list[torch.Tensor]:
+    return [one.all_gather_output for one in found if isinstance(one, _buffers())]
 
 
 def may_be_gathered() -> bool:
     """Whether FSDP2 is used in this process."""
-    return bool(_loaded(f"{_FSDP}._fsdp_param", "FSDPParam"))
+    return bool(_sharded())
+
+
+def are_gathered() -> bool:
+    """Whether there are parameters that FSDP2 gathers for a part of the step."""
+    return may_be_gathered() and bool(living.objects(_sharded()))
 
 
 def trained(tensors: Iterable[Any], device: torch.device) -> list[nn.Parameter]:
@@ -116,9 +138,32 @@ def _loaded(module: str, name: str) -> tuple[type, ...]:
     return () if found is None else (found,)
 
 
-def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this process has."""
-    return getattr(tensor, "_local_tensor", tensor)
+def shards(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The same, and for those that FSDP2 has gathered what an optimizer trains: their shards."""
+    known = living.objects(fsdp) if (fsdp := _sharded()) else []
+    of = {id(getattr(one, "_unsharded_param", one)): one.sharded_param for one in known}
+    return [of.get(id(one), one) for one in parameters]
+
+
+def ddps() -> list[nn.parallel.DistributedDataParallel]:
+    """All of this process."""
+    return living.objects((nn.parallel.DistributedDataParallel,))
+
+
+def in_buckets(ddp: nn.parallel.DistributedDataParallel) -> list[nn.Parameter]:
+    """The parameters that its buckets have room for the gradients of."""
+    left_out = ddp.parameters_to_ignore
+    return [one for name, one in ddp.module.named_parameters() if one.requires_grad and name not in left_out]
+
+
+def come_in_buckets(ddp: nn.parallel.DistributedDataParallel) -> bool:
+    """Whether gradients will be views of buckets as soon as they are there."""
+    return ddp.gradient_as_bucket_view and ddp.require_backward_grad_sync and not comes_late(ddp)
+
+
+def comes_late(ddp: nn.parallel.DistributedDataParallel) -> bool:
+    """Whether gradients are beside the buckets until the step is over: as long as a static graph is not known."""
+    return ddp.gradient_as_bucket_view and ddp.static_graph and not ddp._has_rebuilt_buckets
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

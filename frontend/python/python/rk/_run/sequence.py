@@ -19,6 +19,8 @@ log = logging.getLogger("rk")
 BISECTIONS = 12
 MARGIN = 200
 """Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
+LATE = 16
+"""At most this part of the budget is left free for what other threads let go of late."""
 TIGHTER = 4
 """Attempts to plan for less what holds the peak."""
 ALIKE = (1.0, 0.8, 0.6, 0.45, 0.3, 0.15, 0.0)
@@ -119,6 +121,7 @@ def learnt(group: Any, step: Step) -> Known:
         whole = observed.need([[_keep(one.owner).numbers] for one in instances])
         budget = int((whole + stands) * float(group.asked[:-1]) / 100) - stands
     asked, budget = budget + stands, budget - budget // MARGIN
+    budget -= min(group.let_go_late(), (budget + stands) // LATE)
     owners = list(dict.fromkeys(one.owner for one in instances))
     variants = {owner: _ends(owner) for owner in owners}
     share = _share(observed, budget, variants, instances)

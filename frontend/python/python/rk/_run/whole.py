@@ -3,6 +3,7 @@
 A GPU is the training's, and all that its allocator has handed out counts. The CPU's memory is everybody's,
 and the allocator is not counted from the beginning. So what was there when a meter begins counts if it is
 claimed, as an argument of a graph or as something of an optimizer's; all that is allocated afterwards counts.
+The buckets of DDP are no tensors of Python's; those that a DDP has begun with are of the training.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ import dataclasses
 import gc
 import weakref
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 from rk._plan import device as devices
 from rk._run import observe
+from rk._run.parameters import ddps, gathered, in_buckets
 
 
 @dataclasses.dataclass
 class Found:
-    """A storage that was there when a meter began."""
+    """A storage that was there when a meter began, or the first buckets of a DDP."""
 
     size: int
     is_counted: bool
@@ -40,19 +43,42 @@ class WholeMeter(observe.Meter):
         """What is to be added to the allocator's count."""
         self._found: dict[int, Found] = {}
         """By address; those that are still there."""
+        self._first_buckets: list[weakref.ref[Any]] = []
+        """The DDPs that were there and have not made their buckets again yet."""
         if self.works and device.type == "cpu":
             self._look_around()
 
     def _look_around(self) -> None:
         gc.collect()
-        uncounted = observe.uncounted()
         for one in devices.storages():
-            name = one._cdata
-            if name not in self._found:
-                reference = uncounted.get(name)
-                self._found[name] = Found(one.nbytes(), reference is None or reference() is not one)
-                weakref.finalize(one, _gone, weakref.ref(self), name).atexit = False
+            if one._cdata not in self._found:
+                self._finds(one._cdata, one, one.nbytes())
         self._offset = -self._read()[0]
+        self.claim(gathered())
+        for one in ddps():
+            # Where gradients are views, they are found by these.
+            views = one.gradient_as_bucket_view
+            kept = [other for other in in_buckets(one) if other.grad is None or not views]
+            size = sum(other.nbytes for other in kept)
+            self._finds(id(one), one, size).is_claimed = True
+            self._offset += size
+            if not one._has_rebuilt_buckets:
+                self._first_buckets.append(weakref.ref(one))
+
+    def _finds(self, name: int, one: Any, size: int) -> Found:
+        """Notes what was there."""
+        reference = observe.uncounted().get(name)
+        found = self._found[name] = Found(size, reference is None or reference() is not one)
+        weakref.finalize(one, _gone, weakref.ref(self), name).atexit = False
+        return found
+
+    def _look_at_buckets(self) -> None:
+        """Those that DDP has made again are gone, and the new ones are counted."""
+        alive = [one for reference in self._first_buckets if (one := reference()) is not None]
+        for one in alive:
+            if one._has_rebuilt_buckets:
+                self.gone(id(one))
+        self._first_buckets = [weakref.ref(one) for one in alive if not one._has_rebuilt_buckets]
 
     def claim(self, tensors: Iterable[object]) -> None:
         """These are of the training, whenever they were made."""
@@ -63,8 +89,10 @@ class WholeMeter(observe.Meter):
                 self._offset += found.size
 
     def gone(self, name: int) -> None:
-        """A storage that was there is there no more."""
-        found = self._found.pop(name)
+        """What was there is there no more."""
+        found = self._found.pop(name, None)
+        if found is None:
+            return
         if found.is_counted and not found.is_claimed:
             self._offset += found.size
         elif found.is_claimed and not found.is_counted:
@@ -77,6 +105,8 @@ class WholeMeter(observe.Meter):
     def read(self) -> tuple[int, int]:
         """Bytes now, and the most since the last reading."""
         level, peak = self._read()
+        if self._first_buckets:
+            self._look_at_buckets()
         most, self._most = max(peak + self._offset, self._most), 0
         return level + self._offset, most
 
