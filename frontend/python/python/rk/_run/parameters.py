@@ -162,7 +162,7 @@ def come_in_buckets(ddp: nn.parallel.DistributedDataParallel) -> bool:
 
 
 def comes_late(ddp: nn.parallel.DistributedDataParallel) -> bool:
-    """Whether gradients are beside the buckets until the step is over: as long as a static graph is not known."""
+    """Whether gradients are beside the buckets until the step is over: while a static graph is not known."""
     return ddp.gradient_as_bucket_view and ddp.static_graph and not ddp._has_rebuilt_buckets
 
 
