@@ -46,13 +46,15 @@ class Fit:
     optimizer: int
     """The optimizer's state after its first step."""
     activations: int
-    """The most that forward and backward need besides, without rk: activations, workspace, and the gradients
-    that exist at that moment.
+    """The most that forward and backward need besides, if nothing runs again: activations, workspace, and
+    the gradients that exist at that moment.
     """
     optimizer_step: int
     """The most that a step of the optimizer needs besides, temporaries."""
     peak: int
-    """Without rk."""
+    """The most bytes of the loop if nothing is run again: rk's plan that keeps all. PyTorch itself often holds
+    more, because it lets go of some values later.
+    """
     smallest: int
     """The smallest budget that a plan was found for."""
     budget: int | None
@@ -81,7 +83,7 @@ class Fit:
         else:
             parts += [("gradients", self.gradients), ("the optimizer's step", self.optimizer_step)]
         told = ", ".join(f"{name} {readable(size)}" for name, size in parts if size)
-        text = f"batch {self.batch} on {self.device}: {readable(self.peak)} without rk ({told}); "
+        text = f"batch {self.batch} on {self.device}: {readable(self.peak)} if nothing runs again ({told}); "
         text += f"rk can go down to {readable(self.smallest)}"
         if self.budget is not None and self.planned is None:
             text += f"; {readable(self.budget)} are not enough"

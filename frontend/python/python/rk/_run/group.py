@@ -173,7 +173,8 @@ class Group(Careful):
             instance = Instance(owner, owner.base)
             instance.leaves = [args[place] for place in owner.trained]
             step = self.step
-            self._notes(instance, forward=True)
+            if step.begins(instance, forward=True):
+                self.sequences.rejoin(step, self._suits)
             if not self.shared:
                 pass
             elif step.is_careful:
@@ -223,7 +224,8 @@ class Group(Careful):
             if self.step is None or not self.shared or instance.place < 0:
                 return
             self._let_go()
-            self._notes(instance, forward=False)
+            if self.step.begins(instance, forward=False):
+                self.sequences.rejoin(self.step, self._suits)
             if self.step.metered or self.step.departed:
                 level = self._meters(instance, forward=False)
                 room = self.room(self.step)
@@ -238,12 +240,6 @@ class Group(Careful):
         """What was needed while a graph was compiled is no part of a step."""
         if self.shared and self.meter.works:
             self.meter.read()
-
-    def _notes(self, instance: Instance, *, forward: bool) -> None:
-        """A half begins: the step may be another one than was expected."""
-        step = self.step
-        if step.begins(instance, forward=forward):
-            self.sequences.rejoin(step, self._suits)
 
     def _read(self) -> None:
         step = self.step
