@@ -52,8 +52,8 @@ class Fit:
     optimizer_step: int
     """The most that a step of the optimizer needs besides, temporaries."""
     peak: int
-    """The most bytes of the loop if nothing is run again: rk's plan that keeps all. PyTorch itself often holds
-    more, because it lets go of some values later.
+    """The most bytes of the loop if nothing is run again: rk's plan that keeps all. PyTorch itself often
+    holds more, because it lets go of some values later.
     """
     smallest: int
     """The smallest budget that a plan was found for."""
