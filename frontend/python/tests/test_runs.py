@@ -128,6 +128,21 @@ def test_several_micro_batches(step):
     kept(Tower, step, 0.6)
 
 
+class Stem(Tower):
+    """What is not compiled makes more before the first block than after the last."""
+
+    def forward(self, ids, skip=()):
+        noise = torch.randn(*ids.shape, 8, 32)
+        x = self.embedding(ids) + (noise.sin() * self.embedding(ids)[:, :, None]).mean(2)
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+def test_what_is_made_before_the_first_call_counts():
+    kept(lambda: Stem(4), once, 0.7)
+
+
 def test_random_numbers_are_drawn_as_without_a_budget():
     kept(lambda: Tower(dropout=0.2), once, 0.6)
 

@@ -7,6 +7,7 @@ known.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import gc
 import logging
@@ -262,6 +263,11 @@ class Group(Careful):
         else:
             event.level = event.before = sum(one.bytes for one in self.open.values())
         if not forward:
+            if not step.met:
+                # What was made before the first call is gone by then, and was not there when the step began.
+                with contextlib.suppress(RuntimeError):
+                    # Whoever runs the half outside of autograd has no end to wait for.
+                    torch.autograd.Variable._execution_engine.queue_callback(self._read)
             event.accumulates = self._accumulates(instance)
             step.met.update(map(id, instance.leaves))
         step.events.append(event)
