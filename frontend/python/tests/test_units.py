@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 
 import pytest
@@ -126,3 +127,24 @@ def test_convolutions_are_laid_out_as_inductor_does_and_statistics_are_updated_o
     assert peak >= (1 - MOST) * planned.schedule.peak
     assert expected.keys() == found.keys() and "layers.1.running_mean" in found
     assert all(torch.equal(found[name], one) for name, one in expected.items()), "bits and statistics"
+
+
+def test_what_a_kernel_takes_is_measured_where_its_operand_is_one_of_several_results(plans, caplog):
+    """The gradient of a layer norm is one of several results, and the operand of a matrix product."""
+    with caplog.at_level(logging.INFO, "rk._plan.costs"):
+        within(Separable(), (torch.randn(4, 8, 32, 32),), "100%")
+    assert "cannot be measured" not in caplog.text
+    sizes = [unit.workspace for unit in plans[-1].halves.lines if unit is not None]
+    assert max(sizes) < 4 * 8 * 32 * 32, "no copy of an image"
+
+
+class Separable(nn.Module):
+    """A convolution that reads what another one has given, forward and backward."""
+
+    def __init__(self, channels=8):
+        super().__init__()
+        self.each = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+        self.all = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x):
+        return self.all(self.each(x)).square().mean()

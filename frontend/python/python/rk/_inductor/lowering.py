@@ -204,7 +204,12 @@ def extern(kernel: Any) -> Extern | None:
     strides = {node: strides_of(one, joint.tensor_of(node)) for node, one in pairs}
     graph, inside = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in source.all_input_nodes:
-        inside[node] = made = graph.create_node(node.op, node.target, name=node.name)
+        args: tuple[Any, ...] = ()
+        if joint.is_getitem(node):
+            # Some results of a call lie elsewhere, so whose result it is matters.
+            of, place = node.args
+            args = graph.create_node(of.op, of.target, name=of.name), place
+        inside[node] = made = graph.create_node(node.op, node.target, args, name=node.name)
         made.meta = dict(node.meta)
         if node in strides:
             made.meta["val"] = laid_out(node.meta["val"], strides[node])
