@@ -129,6 +129,49 @@ def test_convolutions_are_laid_out_as_inductor_does_and_statistics_are_updated_o
     assert all(torch.equal(found[name], one) for name, one in expected.items()), "bits and statistics"
 
 
+class Layers(nn.Module):
+    """A function after each of some linear layers, and the loss."""
+
+    def __init__(self, function, layers=4, width=64):
+        super().__init__()
+        self.function = function
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.function(layer(x))
+        return x.square().mean()
+
+
+def by_halves(x):
+    """Complex numbers, which Inductor leaves to PyTorch: their views lie in the memory of others."""
+    pairs = torch.view_as_complex(x.tanh().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * pairs).flatten(-2)
+
+
+def in_order(x):
+    """Both results are read, and in the backward pass one buffer is scattered into another."""
+    return torch.sort(x.tanh(), -1)[0]
+
+
+def by_frequency(x):
+    """Values of which Inductor makes kernels without a node."""
+    return torch.fft.irfft(torch.fft.rfft(x.tanh()) * 0.5, n=x.shape[-1])
+
+
+@pytest.mark.parametrize("function", [by_halves, in_order, by_frequency])
+def test_kernels_that_are_pytorchs_own_are_units(plans, function):
+    torch.manual_seed(0)
+    model, inputs = Layers(function), (torch.randn(256, 64),)
+    expected, whole = trained(model, inputs, backend="inductor")
+    found, peak = within(model, inputs, int(0.65 * whole))
+    planned = plans[-1]
+    assert planned.pinned and any(again for _, again in planned.schedule.runs)
+    assert peak <= planned.peak <= planned.budget
+    assert peak >= (1 - MOST) * planned.schedule.peak
+    assert all(torch.equal(found[name], one) for name, one in expected.items())
+
+
 def test_what_a_kernel_takes_is_measured_where_its_operand_is_one_of_several_results(plans, caplog):
     """The gradient of a layer norm is one of several results, and the operand of a matrix product."""
     with caplog.at_level(logging.INFO, "rk._plan.costs"):

@@ -46,14 +46,15 @@ class Pin:
 
     def __call__(self, kernels: Sequence[Any]) -> list[Any]:
         """The kernels of a scheduler, in order; CompileError if they cannot be."""
-        ordered = sorted(kernels, key=run_of)
+        runs = _runs(kernels)
+        ordered = sorted(kernels, key=runs.__getitem__)
         made = {name: place for place, one in enumerate(ordered) for name in one.get_buffer_names()}
         for place, kernel in enumerate(ordered):
             for needed in kernel.unmet_dependencies:
                 if made.get(needed.name, -1) > place:
                     raise CompileError(
-                        f"Inductor's kernel {kernel.get_name()} of run {run_of(kernel)} needs {needed.name} "
-                        f"of run {run_of(ordered[made[needed.name]])}, which comes later"
+                        f"Inductor's kernel {kernel.get_name()} of run {runs[kernel]} needs {needed.name} "
+                        f"of run {runs[ordered[made[needed.name]]]}, which comes later"
                     )
         return ordered
 
@@ -67,6 +68,21 @@ class Pin:
 
     def __reduce__(self) -> Any:
         return str, (self.key,)
+
+
+def _runs(kernels: Sequence[Any]) -> dict[Any, int]:
+    """The run of every kernel. What Inductor made of no node, such as a copy of a complex value, comes with the
+    latest of what it reads.
+    """
+    runs: dict[Any, int] = {}
+    made: dict[str, int] = {}
+    for kernel in kernels:
+        run = run_of(kernel)
+        if run < 0:
+            run = max((made.get(needed.name, -1) for needed in kernel.unmet_dependencies), default=-1)
+        runs[kernel] = run
+        made.update(dict.fromkeys(kernel.get_buffer_names(), run))
+    return runs
 
 
 def options(key: str) -> dict[str, Any]:

@@ -7,6 +7,9 @@ A unit is one node of Inductor's scheduler, joined with others where they only m
 2. What overwrites a buffer is joined with what made it.
 3. The parts of a concatenation lie inside of its buffer, and are joined with it.
 
+A kernel that returns a view of its operand (``view_as_real``) makes no buffer and is no unit: who reads the view
+reads the operand, and has the call in its own body.
+
 Where units need each other then, the fused kernels among them are taken apart again. Values inside of a
 kernel do not exist, and what Inductor computes again inside of a reader is part of it.
 """
@@ -46,6 +49,8 @@ class _Reader:
         self.kernels: list[BaseSchedulerNode] = list(self.scheduler.nodes)
         self.places = {node: place for place, node in enumerate(gm.graph.nodes)}
         self.arguments = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
+        self.views = self._views()
+        """Per buffer that lies in the memory of another one, that one."""
         self.value_of = self._named_buffers()
         """Per buffer that is a value of the graph, the node that it is the value of."""
 
@@ -100,20 +105,30 @@ class _Reader:
 
     # Which buffer is which value.
 
+    def _views(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for kernel in self.kernels:
+            for buffer in kernel.get_outputs():
+                of = list(dict.fromkeys(found.get(name, name) for name in buffer.get_aliases()))
+                if len(of) > 1:
+                    raise CompileError(f"{buffer.get_name()} lies in {' and '.join(of)} at once")
+                found.update((buffer.get_name(), name) for name in of)
+        return found
+
     def _named_buffers(self) -> dict[str, fx.Node]:
         last: dict[fx.Node, str] = {}
-        for kernel in self.kernels:
-            for buffer in kernel.get_outputs():
-                node = buffer.node.get_origin_node()
-                if self._is_all_of(buffer.node, node):
-                    last[node] = buffer.get_name()
-        for kernel in self.kernels:
-            for buffer in kernel.get_outputs():
-                if buffer.node.get_origin_node() is None:
-                    for node in self._candidates(buffer.node):
-                        if node not in last and self._is_all_of(buffer.node, node):
-                            last[node] = buffer.get_name()
-                            break
+        made = [one for kernel in self.kernels for one in kernel.get_outputs()]
+        made = [buffer for buffer in made if buffer.get_name() not in self.views]
+        for buffer in made:
+            node = buffer.node.get_origin_node()
+            if self._is_all_of(buffer.node, node):
+                last[node] = buffer.get_name()
+        for buffer in made:
+            if buffer.node.get_origin_node() is None:
+                for node in self._candidates(buffer.node):
+                    if node not in last and self._is_all_of(buffer.node, node):
+                        last[node] = buffer.get_name()
+                        break
         return {name: node for node, name in last.items()}
 
     def _candidates(self, buffer: Any) -> list[fx.Node]:
@@ -139,10 +154,9 @@ class _Reader:
             return None
         if isinstance(output, (ir.NoneAsConstantBuffer, ir.ShapeAsConstantBuffer)):
             return None
-        name = self.scheduler.mutation_real_name.get(output.get_name(), output.get_name())
-        found = self.value_of.get(name) or self.arguments.get(name)
+        found = self._value(output.get_name())
         if found is None:
-            raise CompileError(f"Inductor returns {name}, which is no value of the graph")
+            raise CompileError(f"Inductor returns {output.get_name()}, which is no value of the graph")
         return found
 
     # Which kernels belong together.
@@ -163,13 +177,10 @@ class _Reader:
         }
         for place, kernel in enumerate(self.kernels):
             for buffer in kernel.get_outputs():
-                for name in buffer.get_mutations():
-                    name = self.scheduler.mutation_real_name.get(name, name)
+                for name in map(self._memory, buffer.get_mutations()):
                     if name in makers:
                         group[find(place)] = find(makers[name])
-                if buffer.get_name() in self.value_of or self._is_inside(buffer, [kernel]):
-                    continue
-                if self._updates_an_argument(buffer):
+                if self._value(buffer.get_name()) is not None or self._is_inside(buffer, [kernel]):
                     continue
                 readers = self._readers(buffer)
                 whole = [one for one in readers if isinstance(self.kernels[one], NopKernelSchedulerNode)]
@@ -179,8 +190,10 @@ class _Reader:
                 for reader in readers:
                     group[find(place)] = find(reader)
         members: dict[int, list[int]] = {}
-        for place in range(len(self.kernels)):
-            members.setdefault(find(place), []).append(place)
+        for place, kernel in enumerate(self.kernels):
+            outputs = kernel.get_outputs()
+            if not outputs or any(one.get_name() not in self.views for one in outputs):
+                members.setdefault(find(place), []).append(place)
         return sorted(members.values(), key=max)
 
     def _updates_an_argument(self, buffer: Any) -> bool:
@@ -274,7 +287,13 @@ class _Reader:
             if _may_take(kernel, one, read)
         ]
 
+    def _memory(self, name: str) -> str:
+        """The buffer or argument in whose memory a buffer lies."""
+        name = self.scheduler.mutation_real_name.get(name, name)
+        return self.views.get(name, name)
+
     def _value(self, name: str) -> fx.Node | None:
+        name = self._memory(name)
         return self.value_of.get(name) or self.arguments.get(name)
 
     def _fill(self, unit: Unit) -> None:

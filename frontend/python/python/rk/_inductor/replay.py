@@ -185,7 +185,9 @@ class Replay:
 
     def _extern(self, kernel: Any) -> None:
         name, workspace = kernel.get_name(), self.workspace(kernel)
-        if isinstance(kernel.get_output_spec(), ir.MultiOutputLayout):
+        if of := V.graph.scheduler.name_to_buf[name].get_aliases():
+            self._view(name, of[0])
+        elif isinstance(kernel.get_output_spec(), ir.MultiOutputLayout):
             users = [user.node for user in V.graph.scheduler.name_to_buf[name].users]
             parts = lowering.tuple_parts(kernel, users)
             for part, size in parts:
@@ -201,6 +203,14 @@ class Replay:
         elif not isinstance(kernel.get_output_spec(), lowering.HAS_NO_BYTES):
             self._allocate(name, lowering.bytes_of(kernel))
         self._call(_called(kernel), workspace)
+
+    def _view(self, name: str, of: str) -> None:
+        """What a kernel returns lies in the memory of a buffer."""
+        self._share(name, of)
+        for user in V.graph.scheduler.name_to_buf[name].users:
+            for one in getattr(user.node, "get_outputs", list)():
+                if isinstance(one.node, ir.MultiOutput) and name in one.get_aliases():
+                    self._share(one.get_name(), of)
 
     def _code(self, line: str) -> None:
         code = line.strip()
