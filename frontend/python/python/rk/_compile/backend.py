@@ -196,7 +196,9 @@ class Compiled:
             self.graph.problem = problem
             asked = str(self._asked + resident - less)
             self.schedule = self.graph.planned("tightened", asked, self.graph.asked[1])
-        planned = PlannedKernels(problem, self.schedule, self._asked, self.graph.asked[1])
+        asked, inside = self.graph.asked
+        whole = asked.endswith("%") and float(asked[:-1]) >= 100
+        planned = PlannedKernels(problem, self.schedule, self._asked, inside, whole=whole)
         planned.pinned |= pins
         self._saved = planned.first_activation
         return planned
