@@ -71,8 +71,8 @@ class Pin:
 
 
 def _runs(kernels: Sequence[Any]) -> dict[Any, int]:
-    """The run of every kernel. What Inductor made of no node, such as a copy of a complex value, comes with the
-    latest of what it reads.
+    """The run of every kernel. What Inductor made of no node, such as a copy of a complex value, comes with
+    the latest of what it reads.
     """
     runs: dict[Any, int] = {}
     made: dict[str, int] = {}

@@ -146,6 +146,10 @@ class Halves:
         body, operands = unit.part(unit.results)
         if not unit.results or not self.changed.isdisjoint(operands):
             return False
+        written = (node for effect in unit.effects for node in _written(effect))
+        if any(node.op != "placeholder" for node in written):
+            # Its results are what an operator writes into memory of its own.
+            return False
         for node in body:
             must_save = node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
             if joint.is_call(node) and (must_save or repetition.manner_of(node) is not Manner.PURE):
@@ -158,15 +162,26 @@ class Halves:
 
 
 def _updated(units: Iterable[Unit]) -> set[fx.Node]:
-    """The arguments that units overwrite; raises CompileError if one is read after that."""
-    found: set[fx.Node] = set()
-    for unit in units:
-        if not found.isdisjoint(unit.operands):
-            raise CompileError(f"{unit} reads an argument that has been updated")
-        for effect in unit.effects:
-            named = dict(spelling.in_schema_order(spelling.operator(effect.target), effect))
-            found.update(named[name] for name in spelling.written(effect))
+    """The arguments that units overwrite. Units that read one run once, and so in the order of Inductor's."""
+    return {
+        node
+        for unit in units
+        for effect in unit.effects
+        for node in _written(effect)
+        if node.op == "placeholder"
+    }
+
+
+def _written(effect: fx.Node) -> list[fx.Node]:
+    """What a call overwrites."""
+    named = dict(spelling.in_schema_order(spelling.operator(effect.target), effect))
+    found: list[fx.Node] = []
+    fx.node.map_arg([named[name] for name in spelling.written(effect)], found.append)
     return found
+
+
+WRITES_OUT = (torch.ops.higher_order.auto_functionalized, torch.ops.higher_order.auto_functionalized_v2)
+"""Operators that write into arguments: Inductor calls them on copies, or on the arguments themselves."""
 
 
 def _refuse(graph: fx.Graph) -> None:
@@ -174,7 +189,7 @@ def _refuse(graph: fx.Graph) -> None:
     for node in graph.nodes:
         path = joint.module_path(node)
         named = f"{node.target}{f' in {path}' if path else ''}"
-        if isinstance(node.target, HigherOrderOperator):
+        if isinstance(node.target, HigherOrderOperator) and node.target not in WRITES_OUT:
             raise CompileError(f"{named} brings graphs or kernels of its own")
         if joint.is_call(node) and spelling.operator(node.target).is_effect:
             raise CompileError(f"{named} is called for an effect")

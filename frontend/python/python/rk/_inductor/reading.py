@@ -7,8 +7,8 @@ A unit is one node of Inductor's scheduler, joined with others where they only m
 2. What overwrites a buffer is joined with what made it.
 3. The parts of a concatenation lie inside of its buffer, and are joined with it.
 
-A kernel that returns a view of its operand (``view_as_real``) makes no buffer and is no unit: who reads the view
-reads the operand, and has the call in its own body.
+A kernel that returns a view of its operand (``view_as_real``) makes no buffer and is no unit: who reads the
+view reads the operand, and has the call in its own body.
 
 Where units need each other then, the fused kernels among them are taken apart again. Values inside of a
 kernel do not exist, and what Inductor computes again inside of a reader is part of it.
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import fx
 from torch._inductor import ir
 from torch._inductor.scheduler import (
@@ -32,7 +33,7 @@ from torch._inductor.scheduler import (
 from rk._graph import joint, spelling
 from rk._graph.copies import copied
 from rk._inductor import lowering
-from rk._inductor.units import Lowered, Unit
+from rk._inductor.units import Circle, Lowered, Unit, in_order
 from rk.errors import CompileError
 
 
@@ -58,7 +59,7 @@ class _Reader:
         while True:
             try:
                 return self._read()
-            except _Circle as circle:
+            except Circle as circle:
                 if not self._split(circle.units):
                     raise
 
@@ -94,14 +95,30 @@ class _Reader:
             lowering.strides_of(one, value)
             for one, value in zip(self.graph.graph_outputs, map(joint.tensor_of, outputs), strict=True)
         ]
-        return Lowered(self.gm, _sorted(units), outputs, bases, strides, self.graph.layout_opt)
+        return Lowered(self.gm, in_order(units), outputs, bases, strides, self.graph.layout_opt)
 
     def _check_effects(self, units: list[Unit]) -> None:
-        """Raises CompileError if something that is overwritten would not be."""
+        """Raises CompileError if something that is overwritten would not be, or would be too early."""
         inside = {node for unit in units for node in unit.body}
         for node in self.gm.graph.nodes:
             if joint.is_call(node) and spelling.written(node) and node not in inside:
+                if node.target is torch.ops.aten.copy_.default and node.args[0] is node.args[1]:
+                    # An operator has written the argument itself.
+                    continue
                 raise CompileError(f"no kernel of Inductor's is known to be {node.target}")
+        written = {
+            self._memory(name)
+            for kernel in self.kernels
+            if any(map(self._effects, kernel.get_nodes()))
+            for buffer in kernel.get_outputs()
+            for name in buffer.get_mutations()
+        }
+        for kernel in self.kernels:
+            if not any(buffer.get_mutations() for buffer in kernel.get_outputs()):
+                for read in kernel.read_writes.reads:
+                    # A buffer has another name after it was written.
+                    if read.name in written and read.name in self.value_of:
+                        raise CompileError(f"{self.value_of[read.name]} is read, and then overwritten")
 
     # Which buffer is which value.
 
@@ -124,7 +141,8 @@ class _Reader:
             if self._is_all_of(buffer.node, node):
                 last[node] = buffer.get_name()
         for buffer in made:
-            if buffer.node.get_origin_node() is None:
+            has_bytes = not isinstance(buffer.node.get_output_spec(), lowering.HAS_NO_BYTES)
+            if has_bytes and buffer.node.get_origin_node() is None:
                 for node in self._candidates(buffer.node):
                     if node not in last and self._is_all_of(buffer.node, node):
                         last[node] = buffer.get_name()
@@ -196,9 +214,6 @@ class _Reader:
                 members.setdefault(find(place), []).append(place)
         return sorted(members.values(), key=max)
 
-    def _updates_an_argument(self, buffer: Any) -> bool:
-        return any(name in self.graph.graph_inputs for name in buffer.get_mutations())
-
     def _is_inside(self, buffer: Any, kernels: Iterable[BaseSchedulerNode]) -> bool:
         """Whether nobody but these kernels reads a buffer."""
         names = {one.get_name() for kernel in kernels for one in kernel.get_nodes()}
@@ -265,7 +280,7 @@ class _Reader:
     def _effects(self, kernel: BaseSchedulerNode) -> list[fx.Node]:
         found = []
         for buffer in kernel.get_outputs():
-            if self._updates_an_argument(buffer):
+            if buffer.get_mutations():
                 nodes = [one for one in kernel.node.get_origins() if one in self.places]
                 found += [one for one in nodes if spelling.written(one)]
         return found
@@ -371,37 +386,3 @@ def _moved(kernel: BaseSchedulerNode) -> int:
     if isinstance(kernel, (ExternKernelSchedulerNode, NopKernelSchedulerNode)):
         return 0
     return int(kernel.get_read_write_buffers_sizes())
-
-
-class _Circle(CompileError):
-    """Units need each other."""
-
-    def __init__(self, units: list[Unit]) -> None:
-        super().__init__(f"Inductor's kernels for {units[0]} and {units[-1]} need each other")
-        self.units = units
-
-
-def _sorted(units: list[Unit]) -> list[Unit]:
-    """Each after those whose values it reads, otherwise as they are: Inductor picks results late, so the last
-    kernel of a unit may come after its readers.
-    """
-    maker = {node: unit for unit in units for node in unit.results}
-    done: dict[Unit, bool] = {}
-    order: list[Unit] = []
-    for root in units:
-        stack = [(root, iter(root.operands))] if root not in done else []
-        if stack:
-            done[root] = False
-        while stack:
-            unit, sources = stack[-1]
-            source = next((one for one in sources if one in maker and done.get(maker[one]) is not True), None)
-            if source is None:
-                done[unit] = True
-                order.append(unit)
-                stack.pop()
-            elif maker[source] in done:
-                raise _Circle([one for one, _ in stack])
-            else:
-                done[maker[source]] = False
-                stack.append((maker[source], iter(maker[source].operands)))
-    return order

@@ -14,6 +14,7 @@ from torch import fx
 
 from rk._graph import joint
 from rk._inductor.lowering import Extern
+from rk.errors import CompileError
 
 
 @dataclasses.dataclass(eq=False)
@@ -100,3 +101,38 @@ class Lowered:
     """Per output, how it lies there."""
     layout: bool
     """Whether Inductor lays convolutions out anew."""
+
+
+class Circle(CompileError):
+    """Units need each other."""
+
+    def __init__(self, units: list[Unit]) -> None:
+        """``units`` are those of the circle, in order."""
+        super().__init__(f"Inductor's kernels for {units[0]} and {units[-1]} need each other")
+        self.units = units
+
+
+def in_order(units: list[Unit]) -> list[Unit]:
+    """Each after those whose values it reads, otherwise as they are: Inductor picks results late, so the last
+    kernel of a unit may come after its readers.
+    """
+    maker = {node: unit for unit in units for node in unit.results}
+    done: dict[Unit, bool] = {}
+    order: list[Unit] = []
+    for root in units:
+        stack = [(root, iter(root.operands))] if root not in done else []
+        if stack:
+            done[root] = False
+        while stack:
+            unit, sources = stack[-1]
+            source = next((one for one in sources if one in maker and done.get(maker[one]) is not True), None)
+            if source is None:
+                done[unit] = True
+                order.append(unit)
+                stack.pop()
+            elif maker[source] in done:
+                raise Circle([one for one, _ in stack])
+            else:
+                done[maker[source]] = False
+                stack.append((maker[source], iter(maker[source].operands)))
+    return order
