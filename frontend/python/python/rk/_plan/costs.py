@@ -117,7 +117,8 @@ def alone(device: torch.device) -> Iterator[None]:
 
 def on_made_up_values(node: fx.Node) -> Any:
     """The result of a call on made-up tensors of the right sizes and strides."""
-    return node.target(*map_arg(node.args, _made_up), **map_arg(node.kwargs, _made_up))
+    args, kwargs = _made_up_arguments(node)
+    return node.target(*args, **kwargs)
 
 
 @contextlib.contextmanager
@@ -132,7 +133,7 @@ def real_tensors() -> Iterator[None]:
 def _measure(
     node: fx.Node, device: torch.device, gradients: tuple[int, ...], timed: bool, arena: bool
 ) -> Cost:
-    args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
+    args, kwargs = _made_up_arguments(node)
     held: tuple[int, ...] = ()
     if arena:
         planned = [None if one is None else one.untyped_storage().nbytes() for one in joint.results_of(node)]
@@ -164,6 +165,16 @@ IN_HOST_MEMORY = {
 """Results that lie in the host's memory, whatever the tracing says: where the mask of an attention begins.
 The backward call reads them when it is queued, and would read a made-up value on the GPU from a wild address.
 """
+
+
+def _made_up_arguments(node: fx.Node) -> tuple[Any, Any]:
+    args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
+    schema = getattr(node.target, "_schema", None)
+    for argument, value in zip(schema.arguments if schema is not None else (), args, strict=False):
+        if "pivots" in argument.name and isinstance(value, torch.Tensor):
+            # LAPACK counts rows from one, and trusts its caller: row zero is before the matrix.
+            value.fill_(1)
+    return args, kwargs
 
 
 def _made_up(node: fx.Node) -> Any:
