@@ -51,6 +51,13 @@ FOUND = {
             dynamic=True,
         ),
     ),
+    # Backward reads a view of the input, which shows the old values after `x.data = y`.
+    "an input with other data": (
+        "rk 100%",
+        Program(
+            100885, (Layer("Convolution", {"how": "plain"}),), output="with detached", change="input set"
+        ),
+    ),
     # A norm of bfloat16 saves its statistics in the precision of its weights.
     "a norm under autocast": ("rk 60%", Program(20163, (Layer("Autocast", {"inner": "all"}),))),
     # A batch norm in evaluation mode, too.

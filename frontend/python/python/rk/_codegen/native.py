@@ -107,6 +107,8 @@ class Program:
         self._sources = [places.get(name, name) for name in machine.arguments]
         self._late = [self._sources[argument] for argument in machine.read_late]
         late = [place for place in self._late if isinstance(place, int)]
+        self._viewed = [place for place in late if self.inputs[place] in self._step.loans.viewed]
+        """The inputs that backward reads where they were, whatever the caller gives them."""
         lent = self._step.loans.arguments
         self.saved = [place for place in late if self.inputs[place] not in lent]
         """The inputs that backward reads and must find unchanged."""
@@ -121,7 +123,11 @@ class Program:
         self._gradients = [places[name] for name in machine.results[first:]]
 
     def _forward(self, args: list[Any]) -> list[Any]:
-        tensors = [args[one] if isinstance(one, int) else self._constants[one] for one in self._sources]
+        given = {place: args[place].detach() for place in self._viewed}
+        tensors = [
+            given.get(one, args[one]) if isinstance(one, int) else self._constants[one]
+            for one in self._sources
+        ]
         if not self._seen:
             self._look_at(tensors)
         machine = self._idle.pop() if self._idle else self._machine()
@@ -134,7 +140,7 @@ class Program:
                     f"{error}. codegen='fx' takes results as their kernels make them"
                 ) from None
             raise
-        del tensors
+        del tensors, given
         torch.autograd.graph.increment_version([args[place] for place in self._updated])
         number, (hooked, recomputed) = next(_TICKETS), saved_hooks.installed()
         if hooked:

@@ -77,7 +77,14 @@ class Loans:
         """``outputs`` are handed over, ``gradients`` are what backward gives."""
         checked: set[fx.Node] = set()
         storages: set[int] = set()
-        for node in _read_late(graph, gradients):
+        self.viewed: set[fx.Node] = set()
+        """The arguments of which backward reads nothing but views that forward has made. Those show the same
+        memory even if the caller gives the argument another one (``x.data = y``).
+        """
+        late = set(_read_late(graph, gradients))
+        for node in late:
+            self.viewed |= shown(node) - late
+        for node in late:
             if not node.meta.get(UNCHECKED):
                 checked |= shown(node)
                 storages |= storages_of(node)
