@@ -4,7 +4,7 @@
 //! blocks are known, nodes of blocks of one class share a hue instead, and backward nodes are darker. Nodes that the schedule
 //! runs again have a double border and say how often. Edges carry the bytes of the value.
 //!
-//! A large step is folded: of blocks that are alike, the first is drawn in full, and the others are one box each ([`crate::groups`]).
+//! A large step is folded: of blocks that are alike, the first is drawn in full, and the others are one box each (`groups`).
 //! Graphviz's layout is bounded, too: its network simplex, left alone, takes minutes over a step of some hundred nodes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -137,7 +137,7 @@ def test_nothing_of_the_size_of_the_model_is_allocated():
     assert allocations.peak < answer.parameters / 100
     assert answer.fits and answer.costs == ("measured" if torch.cuda.is_available() else "roofline")
     assert answer.optimizer >= 2 * answer.parameters and answer.gradients == answer.parameters
-    assert "GiB without rk" in str(answer)
+    assert "GiB if nothing runs again" in str(answer)
 
 
 def test_the_largest_batch_fits_and_the_next_does_not():

@@ -111,6 +111,7 @@ PARTS = {
         "torch._subclasses.fake_tensor.FakeTensor",
         "torch._subclasses.fake_tensor.FakeTensorMode",
         "torch._subclasses.functional_tensor.FunctionalTensor",
+        "torch.autograd.Variable._execution_engine.queue_callback",
         "torch.autograd._get_sequence_nr",
         "torch.autograd.graph.Node._input_metadata",
         "torch.autograd.graph.Node._sequence_nr",
@@ -207,6 +208,7 @@ ON_OBJECTS = {
     "_opoverload": "the operator of a torch._library.custom_ops.CustomOpDef",
     "_raw_saved_tensors": "what a function in C++ has saved; one in Python has none, which is asked",
     "_schema": "the schema of a torch._ops.OpOverload",
+    "_transform_input": "how a GoogLeNet or Inception of torchvision scales its input",
     "_torchdynamo_wrapper_id": "what torch.compile looks for on a function that wraps a compiled one",
 }
 """Private attributes that objects have and their classes have not."""
