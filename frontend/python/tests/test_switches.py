@@ -87,11 +87,9 @@ def test_a_chain_of_stages():
     assert all(map(torch.equal, found, of_eager(without_onednn)))
 
 
-@pytest.mark.parametrize("name", switches._SWITCHES)
+@pytest.mark.parametrize("name", switches.SWITCHES)
 def test_each_switch_is_set_and_put_back(name):
-    """Every switch is one that rk can set: a setting with all others is kept, and gone afterwards."""
-    get, _ = switches._SWITCHES[name]
-    before = switches.now(torch.device("cuda"))
+    get, _ = switches.SWITCHES[name]
     match present := get():
         case bool():
             other = not present
@@ -103,8 +101,12 @@ def test_each_switch_is_set_and_put_back(name):
             other = (not present[0], present[1])
         case _:
             other = torch.float64
-    wanted = [other if one == name else value for one, value in zip(switches._SWITCHES, before, strict=True)]
-    with switches.kept(tuple(wanted)):
+    with switches.kept({name: other}):
         assert get() == other
-        assert switches.differences(before, tuple(wanted)).startswith(f"{name} ({present}, then {other})")
-    assert switches.now(torch.device("cuda")) == before
+    assert get() == present
+    assert switches.differences({name: present}, {name: other}) == f"{name} ({present}, then {other})"
+
+
+def test_a_gpu_has_nothing_to_do_with_the_threads_of_its_backward_pass():
+    assert "torch.set_num_threads" in switches.now(torch.device("cpu"))
+    assert "torch.set_num_threads" not in switches.now(torch.device("cuda"))

@@ -8,6 +8,7 @@ with the setting that forward had (law S8). cuDNN's switches are kept for both p
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,15 +17,21 @@ import torch
 
 from rk._graph import random_state
 
-Setting = tuple[Any, ...]
-"""The values of the first switches of :data:`_SWITCHES`: of as many as matter."""
+Setting = dict[str, Any]
+"""The values of switches by their names: of those that matter."""
 Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 """What reads it, and what sets it."""
 
 
-def _precision(library: str, operator: str) -> Switch:
+def _precisions(library: str) -> dict[str, Switch]:
     get, put = torch._C._get_fp32_precision_getter, torch._C._set_fp32_precision_setter
-    return lambda: get(library, operator), lambda value: put(library, operator, value)
+    return {
+        f"torch.backends.{library}.{operator}.fp32_precision": (
+            functools.partial(get, library, operator),
+            functools.partial(put, library, operator),
+        )
+        for operator in ("matmul", "conv", "rnn")
+    }
 
 
 def _reduction(name: str) -> Switch:
@@ -38,16 +45,12 @@ def _put_deterministic(value: bool) -> None:
     torch._C._set_deterministic_algorithms(value, warn_only=only_warns)
 
 
-def _precisions(library: str) -> dict[str, Switch]:
-    return {
-        f"torch.backends.{library}.{operator}.fp32_precision": _precision(library, operator)
-        for operator in ("matmul", "conv", "rnn")
-    }
-
-
-_POINTWISE: dict[str, Switch] = {
+_EVERYWHERE: dict[str, Switch] = {
     "torch.use_deterministic_algorithms": (torch._C._get_deterministic_algorithms, _put_deterministic),
     "torch.set_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+}
+_CPU: dict[str, Switch] = {
+    # Not for a GPU, whose backward pass has a thread of its own, with a number of its own.
     "torch.set_num_threads": (torch.get_num_threads, torch.set_num_threads),
     "torch.backends.nnpack.enabled": (torch._C._get_nnpack_enabled, torch._C._set_nnpack_enabled),
     "torch.backends.mkldnn.enabled": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
@@ -56,7 +59,6 @@ _POINTWISE: dict[str, Switch] = {
         torch._C._set_mkldnn_deterministic,
     ),
 }
-_CPU = _precisions("mkldnn")
 _CUDA: dict[str, Switch] = {
     "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": _reduction("fp16"),
     "torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction": _reduction("bf16"),
@@ -64,44 +66,45 @@ _CUDA: dict[str, Switch] = {
         torch._C._get_cublas_allow_fp16_accumulation,
         torch._C._set_cublas_allow_fp16_accumulation,
     ),
-    **_precisions("cuda"),
 }
-_SWITCHES = {**_POINTWISE, **_CPU, **_CUDA}
-_GETTERS = tuple(get for get, _ in _SWITCHES.values())
-_OF_POINTWISE, _OF_CPU = _GETTERS[: len(_POINTWISE)], _GETTERS[: len(_POINTWISE) + len(_CPU)]
+_OF_CPU = {**_EVERYWHERE, **_CPU, **_precisions("mkldnn")}
+_OF_GPU = {**_EVERYWHERE, **_CUDA, **_precisions("cuda")}
+_OF_POINTWISE = {**_EVERYWHERE, **_CPU}
+SWITCHES = {**_OF_CPU, **_OF_GPU}
 _OF_FORWARD = threading.local()
 
 
 def now(device: torch.device) -> Setting:
     """The present setting, of what matters on a device."""
-    return tuple([get() for get in (_OF_CPU if device.type == "cpu" else _GETTERS)])
+    return {name: get() for name, (get, _) in (_OF_CPU if device.type == "cpu" else _OF_GPU).items()}
 
 
 def now_for_pointwise() -> Setting:
     """The present setting, of what matters to operators that compute each element by itself. Precisions of
     products do not, and take ten times as long to read as all else.
     """
-    return tuple([get() for get in _OF_POINTWISE])
+    return {name: get() for name, (get, _) in _OF_POINTWISE.items()}
 
 
 def differences(setting: Setting, other: Setting) -> str:
     """Which switches differ, with both values."""
-    rows = zip(_SWITCHES, setting, other, strict=False)
-    return ", ".join(f"{name} ({one}, then {two})" for name, one, two in rows if one != two)
+    return ", ".join(
+        f"{name} ({value}, then {other[name]})" for name, value in setting.items() if value != other[name]
+    )
 
 
 @contextlib.contextmanager
 def kept(setting: Setting) -> Iterator[None]:
     """The switches are so while this lasts."""
-    pairs = [(put, value, get()) for (get, put), value in zip(_SWITCHES.values(), setting, strict=False)]
-    changed = [one for one in pairs if one[1] != one[2]]
-    for put, value, _ in changed:
-        put(value)
+    present = {name: SWITCHES[name][0]() for name in setting}
+    changed = [name for name, value in setting.items() if value != present[name]]
+    for name in changed:
+        SWITCHES[name][1](setting[name])
     try:
         yield
     finally:
-        for put, _, present in changed:
-            put(present)
+        for name in changed:
+            SWITCHES[name][1](present[name])
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ class Replay:
         # place.
         self.grad = torch.is_grad_enabled()
         # PyTorch's switches in its first run.
-        self.setting: switches.Setting = ()
+        self.setting: switches.Setting = {}
         # The generators that it drew from, each with its state before.
         self.states: list[tuple[torch.Generator, Tensor]] = []
         # Whether it must not run again: what it made stays.
