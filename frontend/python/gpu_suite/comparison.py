@@ -1,8 +1,8 @@
 """Chapter *comparison*: rk beside PyTorch's own ways, at the peaks that those reach.
 
-A peak is of a step that begins without gradients, so they are in it. rk's budgets are without gradients:
-*within* another way, the budget is its peak without gradients; *at* another way, the budget that just keeps
-its whole peak is looked for in up to three plans.
+A peak is of a step that begins without gradients, so they are in it. *Within* another way, rk's budget is the
+peak of that way without gradients (scope ``activations``); *at* another way, it is all that that way had on
+the device at its peak (scope ``device``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import torch
 
 from gpu_suite import networks, steps
 from gpu_suite.rows import Context, Row
-from rk.errors import BudgetError
 
 KNOB = (0.5, 0.3, 0.1, 0.7, 0.2, 0.9)
-TRIES = 3
-CLOSE = 0.97
-"""A plan that uses this share of the peak that it may use is close enough."""
+OBSERVED = 3
+"""Steps in which scope ``device`` learns what stands on the device, beside the first."""
 MIXED = {"unet"}
 """Networks that are trained under autocast to bf16."""
 FX, INDUCTOR = "rk fx", "rk inductor"
@@ -85,6 +83,8 @@ def _parts(model: str) -> dict[str, list[Row]]:
             row("compile", 32, way="compile"),
             row("compile + checkpoint", 32, way="compile", checkpoint=True),
             share(INDUCTOR, "100%"),
+            share(INDUCTOR, "50%"),
+            share(INDUCTOR, "30%"),
             within(INDUCTOR, "compile + checkpoint"),
         ],
         "more budgets": [share(FX, "70%"), share(FX, "30%"), at("checkpoint", 0.5, ", half of it")],
@@ -118,10 +118,13 @@ class Comparison:
     def run(self, row: Row) -> dict[str, Any]:
         """Bytes and times of what is prepared."""
         numbers = steps.peaks(self.step) | steps.times(self.step) | steps.account()
-        if "target_bytes" in row.about:
-            numbers["target_bytes"] = int(row.about["target_bytes"])
-            numbers["at_target"] = numbers["peak_bytes"] <= numbers["target_bytes"]
-        return numbers | steps.verdict(numbers)
+        if "on_device_bytes" not in row.about:
+            return numbers | steps.verdict(numbers)
+        budget = int(row.about["on_device_bytes"])
+        on_device = numbers["allocated_before_bytes"] + numbers["peak_bytes"]
+        numbers.pop("budget_bytes", None)
+        kept = on_device <= budget
+        return numbers | {"device_budget_bytes": budget, "on_device_bytes": on_device, "within_budget": kept}
 
     def forget(self) -> None:
         """Lets go of the network."""
@@ -137,62 +140,10 @@ class Comparison:
             return steps.warm(step)
 
     def _rk(self, step: steps.Step, about: dict[str, Any]) -> dict[str, Any]:
-        from rk._inductor import forecast
-
-        # Each plan compiles anew, and the time on a card is short.
-        forecast.ATTEMPTS = 2
-        if "budget" not in about:
-            target = int(about["target_bytes"])
-            return _searched(step, target, max(target - step.gradient_bytes, 1))
-        budget = about["other_bytes"] if about["budget"] == "other" else about["budget"]
-        _compile(step, budget, about["codegen"], "best")
-        return steps.warm(step)
-
-
-def _compile(step: steps.Step, budget: Any, codegen: str, on_infeasible: str) -> None:
-    options = {"budget": budget, "codegen": codegen, "on_infeasible": on_infeasible}
-    step.run = torch.compile(step.model, backend="rk", dynamic=False, options=options)
-
-
-def _searched(step: steps.Step, target: int, budget: int) -> dict[str, Any]:
-    """Looks for the largest budget that keeps the peak with gradients within the target."""
-    tried: list[list[Any]] = []
-    best = None
-    numbers: dict[str, Any] = {}
-    for _ in range(TRIES):
-        try:
-            if steps.plans():
-                _plan_again(budget)
-            else:
-                _compile(step, budget, "fx", "error")
-            found = steps.warm(step, 0 if tried else 1)
-            numbers = numbers or found
-        except Exception as failure:
-            error = getattr(failure, "inner_exception", failure)
-            if not isinstance(error, BudgetError) or error.smallest_bytes is None:
-                raise
-            tried.append([budget, f"infeasible, {error.smallest_bytes} is not"])
-            if best is not None or error.smallest_bytes > target:
-                break
-            budget = error.smallest_bytes
-            continue
-        peak = steps.total_peak(step)
-        tried.append([budget, peak])
-        if peak <= target and (best is None or budget > best):
-            best = budget
-        if CLOSE * target <= peak <= target:
-            break
-        budget = max(budget + target - peak, 1)
-    measured = [one for one in tried if isinstance(one[1], int)]
-    if not measured:
-        raise BudgetError(f"no plan keeps {target} bytes with the gradients: {tried}")
-    if best is not None and measured[-1][0] != best:
-        _plan_again(best)
-    return {**numbers, **{"tried": tried}, **{f"final_{k}": v for k, v in steps.warm(step, 1).items()}}
-
-
-def _plan_again(budget: int) -> None:
-    """The next call plans what is compiled for another budget; Dynamo does not trace it again."""
-    for one in steps.plans():
-        one.graph.asked = (str(budget), 0)
-        one.graph.stale = True
+        options = {"codegen": about["codegen"], "on_infeasible": "best"}
+        if "part" in about:
+            options |= {"budget": int(about["on_device_bytes"]), "scope": "device", "on_infeasible": "error"}
+        else:
+            options["budget"] = about["other_bytes"] if about["budget"] == "other" else about["budget"]
+        step.run = torch.compile(step.model, backend="rk", dynamic=False, options=options)
+        return steps.warm(step, OBSERVED if "part" in about else steps.WARM_UP)

@@ -8,17 +8,18 @@ from typing import Any
 
 import torch
 
+import rk
 from gpu_suite import networks, steps
 from gpu_suite.rows import Context, Row
 
 STEPS = 50
-SHARE = "60%"
+SHARE = 0.4
+"""What of eager PyTorch's peak the budget leaves, beside parameters, gradients and the optimizer's state."""
 RESERVE = 1.05
-"""The cap over the budget: blocks that the allocator did not split, libraries' workspaces."""
+"""The cap over the budget: blocks that the allocator did not split."""
 WAYS = ("eager", "checkpoint", "rk fx")
 MODEL = "gpt2_medium"
-LARGEST = 256
-RK = {"budget": "auto", "scope": "total"}
+LARGEST = 512
 
 
 def rows(models: list[str]) -> Iterator[Row]:
@@ -44,46 +45,47 @@ class Fits:
     def _cap(self, row: Row) -> dict[str, Any]:
         device = self.context.device
         step = steps.Step(row.model, device, self.context.small)
-        optimizer = torch.optim.AdamW(step.model.parameters(), lr=1e-5)
-        step()
-        optimizer.step()
-        step.clear()
-        gc.collect()
-        state = sum(one.nbytes for held in optimizer.state.values() for one in held.values())
-        step.run = torch.compile(step.model, backend="rk", dynamic=False, options={"budget": SHARE})
-        step()
-        steps.wait(device)
-        plan = steps.account()
-        if device.type == "cuda":
-            step.clear()
-            torch.cuda.empty_cache()
-            resident = torch.cuda.memory_allocated(device)
-            cap = int(RESERVE * (resident + step.gradient_bytes + plan["budget_bytes"]))
-            torch.cuda.set_per_process_memory_fraction(
-                cap / torch.cuda.get_device_properties(device).total_memory, device
-            )
-            torch.cuda.reset_peak_memory_stats(device)
-        else:
-            cap = 0
-        done = 0
-        try:
-            for _ in range(STEPS if not self.context.small else 3):
+        optimizer = torch.optim.AdamW(step.model.parameters(), lr=1e-5, foreach=False)
+
+        def train(times: int) -> int:
+            for _ in range(times):
                 optimizer.zero_grad()
                 step()
                 optimizer.step()
-                done += 1
             steps.wait(device)
+            return times
+
+        train(2)
+        state = sum(one.nbytes for held in optimizer.state.values() for one in held.values())
+        # On the CPU nothing counts what is there, and nothing caps it.
+        standing = step.resident_bytes + step.gradient_bytes + state
+        most = 2 * standing
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            train(1)
+            most = torch.cuda.max_memory_allocated(device)
+        step.clear()
+        gc.collect()
+        budget, cap = standing + int(SHARE * (most - standing)), 0
+        step.run = rk.compile(step.model, budget=budget, scope="device", optimizer=optimizer)
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            cap = int(RESERVE * budget)
+            total = torch.cuda.get_device_properties(device).total_memory
+            torch.cuda.set_per_process_memory_fraction(cap / total, device)
+            torch.cuda.reset_peak_memory_stats(device)
+        try:
+            with steps.told() as lines:
+                done = train(STEPS if not self.context.small else 3)
         finally:
             if device.type == "cuda":
                 torch.cuda.set_per_process_memory_fraction(1.0, device)
-        most = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else 0
-        return {
-            **plan,
-            "cap_bytes": cap,
-            "optimizer_bytes": state,
-            "steps_done": done,
-            "peak_reserved_bytes": most,
-        }
+        numbers = {**steps.summary(lines), **steps.account(), "eager_bytes": most, "optimizer_bytes": state}
+        if device.type == "cuda":
+            numbers["on_device_bytes"] = torch.cuda.max_memory_allocated(device)
+            numbers["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
+            numbers["within_budget"] = numbers["on_device_bytes"] <= budget
+        return {**numbers, "budget_bytes": budget, "cap_bytes": cap, "steps_done": done}
 
     def _batch(self, row: Row) -> dict[str, Any]:
         least, most, tried = 0, LARGEST if not self.context.small else 4, []
@@ -105,11 +107,7 @@ class Fits:
             if row.about["way"] == "checkpoint":
                 networks.checkpoint_blocks(step.model)
             if row.about["way"].startswith("rk"):
-                # Gradients and the optimizer's state must be there when the budget is taken.
-                for one in step.model.parameters():
-                    one.grad = torch.zeros_like(one)
-                optimizer.step()
-                step.run = torch.compile(step.model, backend="rk", dynamic=False)
+                step.run = rk.compile(step.model, dynamic=False, scope="device", optimizer=optimizer)
             for _ in range(2):
                 step.clear()
                 step()

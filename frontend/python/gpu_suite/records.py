@@ -28,11 +28,13 @@ class Records:
         """Whether the row was measured, and did not fail."""
         return key in self.known and not self.known[key].get("error")
 
-    def peaks(self, chapter: str, model: str, name: str) -> tuple[int, int] | None:
-        """The peak that a row reached, with the gradients of parameters and without them."""
+    def peaks(self, chapter: str, model: str, name: str) -> dict[str, int] | None:
+        """The peak that a row reached, with the gradients of parameters and without them, and what was there
+        before.
+        """
         line = self.known.get((chapter, model, name), {})
-        names = "peak_bytes", "peak_without_gradients_bytes"
-        return tuple(line[one] for one in names) if all(one in line for one in names) else None
+        names = "peak_bytes", "peak_without_gradients_bytes", "allocated_before_bytes"
+        return {one: line[one] for one in names} if all(one in line for one in names) else None
 
     def keep(self, key: Key, numbers: dict[str, Any]) -> None:
         """Writes a row."""

@@ -200,11 +200,11 @@ class Run:
         peaks = self.records.peaks(row.chapter, row.model, row.needs[0])
         if peaks is None:
             return False
-        peak, without_gradients = peaks
         if "part" in row.about:
-            row.about["target_bytes"] = int(peak * row.about["part"])
+            before, peak = peaks["allocated_before_bytes"], peaks["peak_bytes"]
+            row.about["on_device_bytes"] = before + int(peak * row.about["part"])
         else:
-            row.about["other_bytes"] = without_gradients
+            row.about["other_bytes"] = peaks["peak_without_gradients_bytes"]
         return True
 
     def _skip(self, row: Row, why: str) -> None:
@@ -251,7 +251,7 @@ def _told(numbers: dict[str, Any]) -> str:
             words.append(f"{title} {numbers[name] / 2**20:.1f} MiB")
     if "budget_bytes" in numbers:
         words.append(f"budget {numbers['budget_bytes'] / 2**20:.1f} MiB")
-    for name in ("reproducible", "bit_equal", "within_budget", "at_target", "unmeasured_calls", "sum_ratio"):
+    for name in ("reproducible", "bit_equal", "within_budget", "unmeasured_calls", "sum_ratio"):
         if name in numbers:
             words.append(f"{name} {numbers[name]}")
     if "overhead_predicted" in numbers:

@@ -46,6 +46,7 @@ def _rows(model: str) -> Iterator[Row]:
         yield row("rk.verify 60%", 12, "verify")
         yield row("rk.memory_budget 60%", 5, "online")
     yield plan("inductor", 60, True)
+    yield plan("inductor", 40, False)
     for mixed in (False, True):
         yield plan("fx", 80, mixed)
         yield plan("fx", 40, mixed)

@@ -7,6 +7,7 @@ import gc
 import logging
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,6 +41,13 @@ class Step:
     def clear(self) -> None:
         """As after ``zero_grad()``."""
         self.model.zero_grad(set_to_none=True)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Of parameters, buffers and inputs."""
+        tensors = (*self.model.parameters(), *self.model.buffers(), *self.inputs)
+        storages = [one.untyped_storage() for one in tensors]
+        return sum({one._cdata: one.nbytes() for one in storages}.values())
 
     @property
     def gradient_bytes(self) -> int:
@@ -81,6 +89,7 @@ def peaks(step: Step) -> dict[str, Any]:
         with measure.memory(step.device) as memory:
             step()
         numbers["peak_bytes"] = numbers["peak_requested_bytes"] = memory.peak
+        numbers["allocated_before_bytes"] = step.resident_bytes
     else:
         torch.cuda.empty_cache()
         wait(step.device)
@@ -192,7 +201,9 @@ def account() -> dict[str, Any]:
 
 @contextlib.contextmanager
 def told() -> Iterator[list[str]]:
-    """What rk logs meanwhile: times of planning and measuring, calls that could not be measured."""
+    """What rk logs meanwhile, and warns of: times of planning and measuring, calls that could not be
+    measured, budgets that were not kept.
+    """
     lines: list[str] = []
 
     class Kept(logging.Handler):
@@ -205,11 +216,18 @@ def told() -> Iterator[list[str]]:
     logger.propagate = False
     logger.addHandler(handler)
     try:
-        yield lines
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            yield lines
+        lines += [f"{WARNED}{one.message}"[:600] for one in warned if str(one.message).startswith("rk")]
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = on
+
+
+WARNED = "warning: "
+"""How the lines of warnings begin."""
 
 
 def summary(lines: list[str]) -> dict[str, Any]:
@@ -223,6 +241,7 @@ def summary(lines: list[str]) -> dict[str, Any]:
         "measuring_seconds": round(sum(measuring), 3),
         "unmeasured_calls": len(unmeasured),
         "unmeasured": unmeasured[:5],
+        "warnings": [line for line in lines if line.startswith(WARNED)][:5],
     }
 
 

@@ -160,9 +160,10 @@ def _compared(rows: Rows, several: bool) -> str:
 
 def _way(name: str, line: Line, known: dict[str, Line]) -> list[str]:
     peak = mebibytes(line["peak_bytes"])
-    if line.get("at_target") is False:
-        peak += f" (wanted: {mebibytes(line['target_bytes'])})"
     budget = mebibytes(line.get("budget_bytes"))
+    if "device_budget_bytes" in line:
+        budget = f"{mebibytes(line['device_budget_bytes'])} on the device"
+        peak += f" ({mebibytes(line['on_device_bytes'])} on the device)"
     budget += " **exceeded**" if line.get("within_budget") is False else ""
     unplanned = known.get(f"{' '.join(name.split()[:2])} 100%") if name.startswith("rk ") else None
     return [

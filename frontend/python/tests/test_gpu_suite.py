@@ -87,8 +87,9 @@ def test_a_row_that_dies_is_lost(tmp_path):
 
 def test_half_a_line_at_the_end_is_no_row(tmp_path):
     kept = records.Records(tmp_path, [], {"commit": "c"})
-    kept.keep(("smoke", "mlp", "one"), {"peak_bytes": 5, "peak_without_gradients_bytes": 4})
+    peaks = {"peak_bytes": 5, "peak_without_gradients_bytes": 4, "allocated_before_bytes": 3}
+    kept.keep(("smoke", "mlp", "one"), peaks)
     with (tmp_path / "smoke.jsonl").open("a") as file:
         file.write(json.dumps({"chapter": "smoke"})[:-4])
     again = records.Records(tmp_path / "more", [tmp_path], {})
-    assert again.has(("smoke", "mlp", "one")) and again.peaks("smoke", "mlp", "one") == (5, 4)
+    assert again.has(("smoke", "mlp", "one")) and again.peaks("smoke", "mlp", "one") == peaks

@@ -43,10 +43,12 @@ def test_ways_are_set_against_eager_and_against_the_step_without_a_plan():
 
 
 def test_the_newest_row_counts_and_failures_and_broken_budgets_are_shown():
-    broken = {"within_budget": False, "budget_bytes": 100 * 2**20, "at_target": False, "target_bytes": 2**28}
+    broken = {"within_budget": False, "budget_bytes": 100 * 2**20}
     old, new = row("rk fx 50%", at=2, error="Lost: a|b"), row("rk fx 50%", at=3, **broken)
     assert table(new, old)[1]["rk fx 50%"]["budget"] == "100 **exceeded**"
-    assert table(new, old)[1]["rk fx 50%"]["peak"] == "300 (wanted: 256)"
+    on_device = row("rk fx 50%", at=3, device_budget_bytes=2**29, on_device_bytes=2**28)
+    assert table(on_device, old)[1]["rk fx 50%"]["peak"] == "300 (256 on the device)"
+    assert table(on_device, old)[1]["rk fx 50%"]["budget"] == "512 on the device"
     text, _ = table(old, row("rk fx 30%", rehearsal=True))
     assert r"| rk fx 50% | none: Lost: a\|b |" in text and "rk fx 100%; rk fx 30%; compile |" in text
 

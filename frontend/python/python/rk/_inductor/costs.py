@@ -8,7 +8,6 @@ have no workspace. With the cost model ``roofline`` nothing is timed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ from rk._plan import cache, costs, roofline
 
 LAUNCH = 1000
 """Nanoseconds that a kernel takes besides its traffic."""
-SAMPLE = 1 << 24
-"""Bytes that are copied to measure the bandwidth: more than caches hold."""
+SAMPLE = {"cpu": 1 << 24, "cuda": 1 << 28}
+"""Bytes that are read, and written, to measure the bandwidth: more than caches hold."""
 REPEATS = 5
 
 
@@ -99,14 +98,12 @@ def _bandwidth(device: torch.device, folder: Path) -> float:
 
 
 def _measured_bandwidth(device: torch.device) -> float:
+    sample = SAMPLE[device.type]
     with costs.alone(device):
-        source = torch.ones(SAMPLE // 4, device=device)
-        target = torch.empty_like(source)
-        best = float("inf")
-        for _ in range(REPEATS):
-            costs._wait(device)
-            start = time.perf_counter()
-            torch.mul(source, 2.0, out=target)
-            costs._wait(device)
-            best = min(best, time.perf_counter() - start)
-    return 2 * SAMPLE / max(best, 1e-9)
+        source = torch.ones(sample // 4, device=device)
+        arguments = (source, 2.0), {"out": torch.empty_like(source)}
+        if device.type != "cpu":
+            best = costs._timed_by_events(torch.mul, *arguments, device)
+        else:
+            best = min(costs._timed(torch.mul, *arguments) for _ in range(REPEATS))
+    return 2 * sample / max(best, 1e-9)
