@@ -7,6 +7,9 @@ from typing import Any
 
 import torch
 
+LOCK = "RK_SUITE_LOCK"
+"""The environment variable that names the file by which processes leave the card to one of them."""
+
 
 @dataclasses.dataclass
 class Row:

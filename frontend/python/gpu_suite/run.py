@@ -14,7 +14,7 @@ from typing import Any
 
 from gpu_suite import records
 from gpu_suite.process import Lost, Process
-from gpu_suite.rows import Row
+from gpu_suite.rows import LOCK, Row
 
 SPARE_SECONDS = 5.0
 """Kept for ending processes and writing the last row."""
@@ -116,9 +116,8 @@ class Run:
 
     def _comparison(self, rows: list[Row]) -> None:
         """Rows are prepared several at once, and measured one alone."""
-        costs: set[str] = set()
         while rows:
-            batch = self._next(rows, costs)
+            batch = self._next(rows)
             if not batch:
                 for row in rows:
                     self._skip(row, "the time is over, or what it needs is missing")
@@ -126,22 +125,16 @@ class Run:
             rows = [row for row in rows if row not in batch]
             self._batch(batch)
 
-    def _next(self, rows: list[Row], costs: set[str]) -> list[Row]:
-        """What is prepared next. The first row of rk measures calls for those that follow, and is alone."""
+    def _next(self, rows: list[Row]) -> list[Row]:
+        """What is prepared next: what there is memory for."""
         batch: list[Row] = []
         room = self.room
         for row in rows:
             if len(batch) == max(self.given.ahead, 1):
                 break
-            if not self._resolved(row) or not self._fits(row.estimate) or row.gigabytes > room:
-                continue
-            if row.about["way"] == "rk" and row.model not in costs:
-                if batch:
-                    continue
-                costs.add(row.model)
-                return [row]
-            room -= row.gigabytes
-            batch.append(row)
+            if self._resolved(row) and self._fits(row.estimate) and row.gigabytes <= room:
+                room -= row.gigabytes
+                batch.append(row)
         return batch
 
     def _batch(self, batch: list[Row]) -> None:
@@ -223,6 +216,7 @@ class Run:
             "TORCHINDUCTOR_CACHE_DIR": str(self.cache / "inductor"),
             "TRITON_CACHE_DIR": str(self.cache / "triton"),
             "PYTHONUNBUFFERED": "1",
+            LOCK: str(self.cache / "card.lock"),
             # What is prepared at once shares the machine.
             "TORCHINDUCTOR_COMPILE_THREADS": str(max((os.cpu_count() or 1) // max(self.given.ahead, 1), 2)),
         }

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import logging
+import os
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from gpu_suite import networks
+from gpu_suite.rows import LOCK
 from rk._plan import measure
 
 WARM_UP, TIMED, MOST_SETTLING = 2, 8, 10
@@ -61,6 +65,29 @@ def wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+_ALONE = False
+
+
+@contextlib.contextmanager
+def alone_on_card() -> Iterator[None]:
+    """No other process of the suite runs warm steps, or measures costs, meanwhile."""
+    global _ALONE
+    if _ALONE:
+        yield
+        return
+    path = Path(os.environ.get(LOCK) or os.devnull)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _ALONE = True
+        try:
+            yield
+        finally:
+            _ALONE = False
+            # Processes that were started meanwhile have the file open, too.
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
 def warm(step: Step, steps: int = WARM_UP) -> dict[str, Any]:
     """The first steps, and those in which forecasts are measured."""
     start = time.perf_counter()
@@ -68,15 +95,18 @@ def warm(step: Step, steps: int = WARM_UP) -> dict[str, Any]:
     step()
     wait(step.device)
     first = time.perf_counter() - start
-    for _ in range(steps):
-        step.clear()
-        step()
     ran = 0
-    while ran < MOST_SETTLING and not all(one.forecast is None or one.forecast.settled for one in plans()):
-        step.clear()
-        step()
-        ran += 1
-    wait(step.device)
+    with alone_on_card():
+        for _ in range(steps):
+            step.clear()
+            step()
+        while ran < MOST_SETTLING and not all(
+            one.forecast is None or one.forecast.settled for one in plans()
+        ):
+            step.clear()
+            step()
+            ran += 1
+        wait(step.device)
     return {"first_step_seconds": first, "warm_seconds": time.perf_counter() - start, "settling_steps": ran}
 
 

@@ -1,7 +1,5 @@
 """What only a GPU does, as far as it can be seen without one."""
 
-import operator
-
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -11,18 +9,18 @@ from rk._plan import costs, measure
 
 
 def test_where_the_mask_of_an_attention_begins_is_made_up_in_host_memory():
-    graph = fx.Graph()
-    query = graph.placeholder("query")
-    target = torch.ops.aten._scaled_dot_product_efficient_attention.default
-    call = graph.call_function(target, (query, query, query, None, True, 0.1, True))
-    results = [graph.call_function(operator.getitem, (call, place)) for place in range(4)]
+    """In a backward graph it is an argument: nothing there says whose result it is."""
+    graph, target = fx.Graph(), torch.ops.aten._scaled_dot_product_efficient_attention_backward.default
+    names = ["grad_out_", "query", "key", "value", "out", "logsumexp"]
+    operands = {name: graph.placeholder(name) for name in (*names, "philox_seed", "philox_offset")}
     with FakeTensorMode():
-        fake = torch.empty(1, 2, 8, 8, device="cuda")
-        call.meta["val"] = target(fake, fake, fake, None, True, 0.1, True)
-    for place in (2, 3):
-        results[place].meta["val"] = call.meta["val"][place]
-        assert results[place].meta["val"].device.type == "cuda"
-        assert costs._made_up(results[place]).device.type == "cpu"
+        for name, node in operands.items():
+            node.meta["val"] = torch.empty(1, 2, 8, 8, device="cuda" if "philox" in name else "cpu")
+    given = [*[operands[name] for name in names[:4]], None, *list(operands.values())[4:], 0.1, [True] * 4]
+    call = graph.call_function(target, tuple(given))
+    args, _ = costs._made_up_arguments(call)
+    made = [one for one in args if isinstance(one, torch.Tensor)]
+    assert len(made) == len(operands) and {one.device.type for one in made} == {"cpu"}
 
 
 def test_a_history_of_the_allocator_is_read_as_the_events_of_the_cpu_are():

@@ -20,6 +20,7 @@ import torch._inductor.config
 from torch import fx
 from torch._inductor.virtualized import V
 
+from rk._graph import joint
 from rk._graph.copies import copied
 from rk._inductor import costs, lowering, pinning
 from rk._inductor.hooks import Compiling, compiling
@@ -158,8 +159,20 @@ class Planned:
             # Forward was compiled before, by another process: what it leaves is as planned.
             return Half()
         found, held = self._there(replay)
-        gradients = [place for place in self.step.gradient_places() if place < len(V.graph.graph_outputs)]
-        return replay.half(lines, found=found, held=held, uncounted=gradients)
+        return replay.half(lines, found=found, held=held, uncounted=self._kept())
+
+    def _kept(self) -> list[int]:
+        """Which results of backward become gradients of parameters as they are. A copy is made of one in
+        other strides, while it is there.
+        """
+        results = V.graph.graph_outputs
+        places = [place for place in self.step.gradient_places() if place < len(results)]
+        parameters = [joint.tensor_of(self.step.placeholders[place]) for place in places]
+        return [
+            place
+            for place, parameter in zip(places, parameters, strict=True)
+            if lowering.is_kept(results[place], parameter)
+        ]
 
     def _there(self, replay: Replay) -> tuple[list[tuple[str, Storage]], list[Storage]]:
         """What backward finds of forward by name, and what the caller holds meanwhile."""

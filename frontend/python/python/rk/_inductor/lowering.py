@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,6 +46,52 @@ def laid_out(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tens
         return value
     with value.fake_mode:
         return value.as_strided(value.size(), strides, value.storage_offset())
+
+
+def as_autograd_keeps(gm: fx.GraphModule, parameters: Mapping[int, torch.Tensor]) -> fx.GraphModule:
+    """The backward graph once more, with gradients of parameters in the strides in which autograd keeps them.
+    It would copy another one, with all others still there. ``parameters`` are traced, by the places of their
+    gradients.
+    """
+    from torch._inductor import compile_fx
+
+    own = copied(gm)
+    with torch.no_grad(), V.set_fake_mode(_fake_mode(own)):
+        compile_fx.fake_tensor_prop(
+            own, [node.meta["val"] for node in own.graph.find_nodes(op="placeholder")]
+        )
+    outputs = outputs_of(own)
+    for place, parameter in parameters.items():
+        node = outputs[place]
+        value = joint.tensor_of(node)
+        if value is None or _is_kept(value.stride(), parameter):
+            continue
+        strides = _kept_strides(parameter)
+        with own.graph.inserting_before(own.graph.output_node()):
+            outputs[place] = copy = own.graph.call_function(LAY_OUT, (node, strides))
+        copy.meta = dict(node.meta)
+        with value.fake_mode:
+            copy.meta["val"] = value.new_empty_strided(value.size(), strides)
+    own.graph.output_node().args = (tuple(outputs),)
+    return own
+
+
+def is_kept(gradient: Any, parameter: torch.Tensor | None) -> bool:
+    """Whether autograd keeps a buffer as the gradient of a parameter; it copies one in other strides."""
+    strides = None if parameter is None else strides_of(gradient, parameter)
+    return strides is None or _is_kept(strides, parameter)
+
+
+def _is_kept(strides: Sequence[int], parameter: torch.Tensor) -> bool:
+    kept = zip(parameter.size(), strides, _kept_strides(parameter), strict=True)
+    return all(have == wanted for length, have, wanted in kept if length != 1)
+
+
+def _kept_strides(parameter: torch.Tensor) -> tuple[int, ...]:
+    """Its own, if it is dense; otherwise those of a contiguous tensor."""
+    if torch.ops.aten.is_non_overlapping_and_dense(parameter):
+        return tuple(parameter.stride())
+    return torch._prims_common.make_contiguous_strides_for(parameter.size())
 
 
 @contextlib.contextmanager
@@ -204,12 +250,8 @@ def extern(kernel: Any) -> Extern | None:
     strides = {node: strides_of(one, joint.tensor_of(node)) for node, one in pairs}
     graph, inside = fx.Graph(), dict[fx.Node, fx.Node]()
     for node in source.all_input_nodes:
-        args: tuple[Any, ...] = ()
-        if joint.is_getitem(node):
-            # Some results of a call lie elsewhere, so whose result it is matters.
-            of, place = node.args
-            args = graph.create_node(of.op, of.target, name=of.name), place
-        inside[node] = made = graph.create_node(node.op, node.target, args, name=node.name)
+        what = (node.op, node.target) if node.op == "get_attr" else ("placeholder", node.name)
+        inside[node] = made = graph.create_node(*what, name=node.name)
         made.meta = dict(node.meta)
         if node in strides:
             made.meta["val"] = laid_out(node.meta["val"], strides[node])

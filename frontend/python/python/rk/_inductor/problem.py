@@ -39,8 +39,9 @@ class Halves:
     def __init__(
         self, gm: fx.GraphModule, num_fwd_outputs: int, static: Sequence[int], *, obeys: bool = False
     ) -> None:
-        """``static`` are the indices of state among the arguments; ``obeys`` says that what the model's own
-        checkpoints drop is dropped. Otherwise they are permission, and the plan decides.
+        """``static`` are the indices of state among the arguments, and of its gradients among the results of
+        backward; ``obeys`` says that what the model's own checkpoints drop is dropped. Otherwise they are
+        permission, and the plan decides.
         """
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
@@ -64,6 +65,9 @@ class Halves:
         names = [node.name for node in found if not joint.is_backward_only(node)]
         left = dict(zip(names, self.forward.strides[num_fwd_outputs:], strict=False))
         backward = lowering.in_strides(backward, left)
+        placeholders = gm.graph.find_nodes(op="placeholder")
+        parameters = {place: joint.tensor_of(placeholders[place]) for place in static}
+        backward = lowering.as_autograd_keeps(backward, parameters)
         self.backward = lowered(backward, len(lowering.outputs_of(backward)), is_backward=True)
         self.arguments = list(self.forward.gm.graph.find_nodes(op="placeholder"))
         late = list(self.backward.gm.graph.find_nodes(op="placeholder"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import time
 from collections.abc import Iterable, Iterator
@@ -159,40 +160,37 @@ def _measure(
 
 
 IN_HOST_MEMORY = {
-    torch.ops.aten._scaled_dot_product_efficient_attention.default: (2, 3),
-    torch.ops.aten._efficient_attention_forward.default: (2, 3),
+    torch.ops.aten._scaled_dot_product_efficient_attention_backward.default: ("philox_seed", "philox_offset"),
+    torch.ops.aten._efficient_attention_backward.default: ("philox_seed", "philox_offset"),
 }
-"""Results that lie in the host's memory, whatever the tracing says: where the mask of an attention begins.
-The backward call reads them when it is queued, and would read a made-up value on the GPU from a wild address.
+"""Operands that lie in the host's memory, whatever the tracing says: where the mask of an attention begins.
+They are read when the call is queued, and a made-up value on the GPU would be read from a wild address.
 """
 
 
-def _made_up_arguments(node: fx.Node) -> tuple[Any, Any]:
-    args, kwargs = map_arg(node.args, _made_up), map_arg(node.kwargs, _made_up)
+def _made_up_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Values that the operator accepts: halves, and zeros where an index may be meant."""
     schema = getattr(node.target, "_schema", None)
-    for argument, value in zip(schema.arguments if schema is not None else (), args, strict=False):
-        if "pivots" in argument.name and isinstance(value, torch.Tensor):
+    names = [argument.name for argument in schema.arguments] if schema is not None else []
+    names += [""] * (len(node.args) - len(names))
+    on_host = IN_HOST_MEMORY.get(node.target, ())
+    args = []
+    for name, value in zip(names, node.args, strict=False):
+        args.append(map_arg(value, functools.partial(_made_up, on_host=name in on_host)))
+        if "pivots" in name and isinstance(args[-1], torch.Tensor):
             # LAPACK counts rows from one, and trusts its caller: row zero is before the matrix.
-            value.fill_(1)
-    return args, kwargs
+            args[-1].fill_(1)
+    return tuple(args), map_arg(dict(node.kwargs), _made_up)
 
 
-def _made_up(node: fx.Node) -> Any:
-    """A value that the operator accepts: halves, and zeros where an index may be meant."""
+def _made_up(node: fx.Node, on_host: bool = False) -> Any:
     fake = node.meta.get("val")
     if isinstance(fake, (list, tuple)):
-        return type(fake)(_filled(one) for one in fake)
-    return _filled(fake, _is_in_host_memory(node))
+        return type(fake)(_filled(one, on_host) for one in fake)
+    return _filled(fake, on_host)
 
 
-def _is_in_host_memory(node: fx.Node) -> bool:
-    if not joint.is_getitem(node):
-        return False
-    call, place = node.args
-    return place in IN_HOST_MEMORY.get(call.target, ())
-
-
-def _filled(fake: Any, on_host: bool = False) -> Any:
+def _filled(fake: Any, on_host: bool) -> Any:
     if not isinstance(fake, torch.Tensor):
         return fake
     device = "cpu" if on_host else fake.device
