@@ -133,9 +133,8 @@ class Comparison:
             return numbers | steps.verdict(numbers)
         budget = int(row.about["on_device_bytes"])
         on_device = numbers["allocated_before_bytes"] + numbers["peak_bytes"]
-        numbers.pop("budget_bytes", None)
-        kept = on_device <= budget
-        return numbers | {"device_budget_bytes": budget, "on_device_bytes": on_device, "within_budget": kept}
+        numbers |= {"device_budget_bytes": budget, "on_device_bytes": on_device}
+        return numbers | {"within_budget": on_device <= budget}
 
     def forget(self) -> None:
         """Lets go of the network."""

@@ -106,7 +106,7 @@ class Run:
                         self._keep(row, {**about, **process.answer(min(row.limit * self.slow, self.left()))})
                     except Lost as why:
                         lost += 1
-                        self._keep(row, {"error": f"lost: {why}"})
+                        self._fails(row, {"error": f"lost: {why}"})
                         if process is not None:
                             process.close()
                         process = None
@@ -160,7 +160,7 @@ class Run:
                     answer = {"error": f"lost: {lost}"}
                 if "error" in answer:
                     process.close()
-                    self._keep(row, {**(process.machine or {}), **answer})
+                    self._fails(row, {**(process.machine or {}), **answer})
                 else:
                     prepared.append((row, process, answer["prepared"]))
             for row, process, seconds in prepared:
@@ -172,9 +172,8 @@ class Run:
                 except Lost as lost:
                     numbers = {"error": f"lost: {lost}"}
                 process.close()
-                self._keep(
-                    row, {**process.machine, "prepared_seconds": seconds, "beside": len(batch) - 1, **numbers}
-                )
+                numbers = {"prepared_seconds": seconds, "beside": len(batch) - 1, **numbers}
+                (self._fails if "error" in numbers else self._keep)(row, {**process.machine, **numbers})
         finally:
             for _, process, _ in running:
                 process.close()
@@ -201,12 +200,19 @@ class Run:
         return True
 
     def _skip(self, row: Row, why: str) -> None:
-        self.say(f"{' / '.join(row.key)}: not begun, {why}")
+        self.say(f"{' / '.join(row.key)}: not measured, {why}")
 
     def _keep(self, row: Row, numbers: dict[str, Any]) -> None:
         self.records.keep(row.key, numbers)
         self.failed += "error" in numbers
         self.say(f"{' / '.join(row.key)}: {_told(numbers)}")
+
+    def _fails(self, row: Row, numbers: dict[str, Any]) -> None:
+        """What the end of the run has cut off says nothing."""
+        if self.left() > 1 or not numbers["error"].startswith("lost: no answer"):
+            self._keep(row, numbers)
+        else:
+            self._skip(row, "the time was over")
 
     def _started(self, row: Row) -> Process:
         device = "cpu" if self.given.rehearse else "cuda"

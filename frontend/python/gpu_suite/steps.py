@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+import rk
 from gpu_suite import networks
 from gpu_suite.rows import LOCK
 from rk._plan import measure
@@ -208,6 +209,7 @@ def account() -> dict[str, Any]:
     if not found:
         return {}
     made = [one.schedule for one in found]
+    chosen = rk.plans()
     numbers: dict[str, Any] = {
         "graphs": len(found),
         "budget_bytes": sum(one.budget for one in made),
@@ -220,6 +222,10 @@ def account() -> dict[str, Any]:
         "status": ", ".join(sorted({one.status for one in made})),
         "solver": ", ".join(sorted({one.solver for one in made})),
     }
+    if len(found) == 1 and any(one.measured is not None for one in chosen):
+        # A step that is observed runs what was chosen for it, which is not the plan that was made last.
+        numbers["planned_ms"], numbers["planned_peak_bytes"] = chosen[-1].time * 1e-6, chosen[-1].peak
+        numbers.pop("budget_bytes")
     numbers["overhead_predicted"] = 100 * (numbers["planned_ms"] / max(numbers["planned_base_ms"], 1e-9) - 1)
     forecasts = [one.forecast for one in found if one.forecast is not None]
     if forecasts:

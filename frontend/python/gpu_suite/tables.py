@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -137,23 +138,25 @@ def comparison(rows: Rows) -> str:
         if not found:
             parts.append(f"{NOT_MEASURED.capitalize()}.\n")
             continue
-        several = len({_origin(line) for line in found}) > 1
-        parts.append(f"{origin(found)}\n")
-        parts.append(_compared(some, several))
+        usual = Counter(map(_origin, found)).most_common(1)[0][0]
+        parts.append(f"*{usual}.*\n")
+        parts.append(_compared(some, usual))
     return "\n".join(parts)
 
 
-def _compared(rows: Rows, several: bool) -> str:
+def _compared(rows: Rows, usual: str) -> str:
     titles = ["way", "peak", "without gradients", "budget", "reserved", "step, ms", "least – most"]
     titles += ["/ eager", "/ compile", "first step, s", "planning, s", "predicted", "measured"]
-    titles += ["measured on"] if several else []
+    several = any(_origin(line) != usual for _, line in measured(rows))
+    titles += ["measured on another"] if several else []
     known = {name: line for name, line in measured(rows) if "error" not in line}
     body = []
     for name, line in measured(rows):
         if "error" in line:
             body.append([name, failure(line), *[NONE] * (len(titles) - 2)])
         else:
-            body.append(_way(name, line, known) + ([_origin(line)] if several else []))
+            place = "" if _origin(line) == usual else _origin(line)
+            body.append(_way(name, line, known) + ([place] if several else []))
     body += [[names, NOT_MEASURED, *[NONE] * (len(titles) - 2)] for names in missing(rows)]
     return _table(titles, body, text=(0,))
 
@@ -200,15 +203,17 @@ def _same_card(line: Line, other: Line | None) -> bool:
 
 def fits(rows: Rows) -> str:
     """What was trained under the cap, and the largest batches."""
-    titles = ["network", "row", "budget", "cap", "reserved", "steps", "largest batch"]
+    titles = ["network", "row", "budget", "on the device", "cap", "reserved", "steps", "largest batch"]
     body = []
     for model, some in by_network(rows).items():
         for name, line in measured(some):
-            sizes = [mebibytes(line.get(f"{one}_bytes")) for one in ("budget", "cap", "peak_reserved")]
+            names = ("budget", "on_device", "cap", "peak_reserved")
+            sizes = [mebibytes(line.get(f"{one}_bytes")) for one in names]
+            sizes[1] += " **exceeded**" if line.get("within_budget") is False else ""
             counts = [str(line.get(one, NONE)) for one in ("steps_done", "batch")]
-            why = [failure(line), *[NONE] * 4] if "error" in line else []
+            why = [failure(line), *[NONE] * 5] if "error" in line else []
             body.append([model, name, *(why or [*sizes, *counts])])
-        body += [[model, names, NOT_MEASURED, *[NONE] * 4] for names in missing(some)]
+        body += [[model, names, NOT_MEASURED, *[NONE] * 5] for names in missing(some)]
     return f"{origin(line for _, line in rows)}\n\n{_table(titles, body, text=(0, 1))}"
 
 

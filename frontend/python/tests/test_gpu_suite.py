@@ -46,6 +46,14 @@ def test_no_row_is_begun_when_the_time_is_over(tmp_path, monkeypatch, capsys):
     assert records.read(tmp_path) == []
 
 
+def test_what_the_end_of_a_run_cuts_off_is_no_result(tmp_path, monkeypatch):
+    row = next(comparison.rows(["unet"]))
+    for minutes, kept in ((0.01, 0), (8, 1)):
+        one = suite(monkeypatch, tmp_path / str(kept), chapters="comparison", minutes=minutes)
+        one._fails(row, {"error": "lost: no answer in 5 s"})
+        assert len(records.read(tmp_path / str(kept))) == kept
+
+
 def test_rows_without_compilers_come_first():
     names = [row.name for row in comparison.rows([])]
     first = next(place for place, name in enumerate(names) if "compile" in name)

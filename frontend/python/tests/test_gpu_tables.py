@@ -55,7 +55,8 @@ def test_the_newest_row_counts_and_failures_and_broken_budgets_are_shown():
 
 def test_two_cards_are_named_row_by_row_and_their_times_are_not_compared():
     text, found = table(row("eager"), row("compile", card="B", commit="c2"), row("rk fx 50%", step_ms=50.0))
-    assert found["compile"]["measured on"] == "B, driver 1, torch 2, commit c2"
+    assert found["compile"]["measured on another"] == "B, driver 1, torch 2, commit c2"
+    assert found["eager"]["measured on another"] == ""
     assert found["compile"]["/ eager"] == found["rk fx 50%"]["/ compile"] == "–"
     assert found["rk fx 50%"]["/ eager"] == "0.500"
 

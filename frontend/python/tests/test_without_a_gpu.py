@@ -47,3 +47,10 @@ def test_the_first_run_of_kernels_on_a_gpu_is_not_measured():
     forward([]), backward([])
     assert forecast.measured is None and not forecast.settled
     forecast.check()
+
+
+def test_libraries_settle_without_a_trace():
+    state = torch.get_rng_state()
+    with torch.no_grad(), FakeTensorMode(), torch.autocast("cpu", torch.bfloat16):
+        costs.settle(torch.device("cpu"))
+    assert torch.equal(torch.get_rng_state(), state)

@@ -116,6 +116,15 @@ def alone(device: torch.device) -> Iterator[None]:
         yield
 
 
+def settle(device: torch.device) -> None:
+    """Lets libraries take what they keep: cuBLAS has a workspace for each thread that multiplies, 32 MiB on
+    some GPUs, and a backward pass is on a thread of autograd's.
+    """
+    with alone(device), torch.enable_grad():
+        one = torch.ones(8, 8, device=device, requires_grad=True)
+        torch.autograd.grad((one @ one).sum(), one)
+
+
 def on_made_up_values(node: fx.Node) -> Any:
     """The result of a call on made-up tensors of the right sizes and strides."""
     args, kwargs = _made_up_arguments(node)

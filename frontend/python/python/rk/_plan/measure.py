@@ -1,7 +1,7 @@
 """What a piece of training really takes: bytes from the allocator, seconds from the clock.
 
 Peaks are above what is allocated when the measurement starts, which is rk's scope ``activations``: on the
-CPU all that the allocator hands out meanwhile, elsewhere the device's own statistics.
+CPU all that the allocator hands out meanwhile, elsewhere what its allocator was asked for.
 """
 
 from __future__ import annotations
@@ -41,12 +41,19 @@ def memory(device: torch.device) -> Iterator[Memory]:
         return
     module = torch.get_device_module(device)
     module.synchronize(device)
-    before = module.memory_allocated(device)
+    before = module.memory_stats(device).get(f"{REQUESTED}.current", 0)
     module.reset_peak_memory_stats(device)
     yield measured
     module.synchronize(device)
-    measured.peak = module.max_memory_allocated(device) - before
-    measured.left = module.memory_allocated(device) - before
+    after = module.memory_stats(device)
+    measured.peak = after.get(f"{REQUESTED}.peak", 0) - before
+    measured.left = after.get(f"{REQUESTED}.current", 0) - before
+
+
+REQUESTED = "requested_bytes.all"
+"""The statistic of PyTorch's caching allocator that leaves out what lies unused behind a tensor, in a block
+that was not worth splitting.
+"""
 
 
 def device_of(model: nn.Module) -> torch.device:

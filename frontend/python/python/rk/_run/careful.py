@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from rk._run import sequence
 from rk._run.variants import Instance, Variant
 from rk.errors import BudgetError
@@ -22,6 +24,7 @@ class Careful:
     """The part of a group that decides one half after the other."""
 
     asked: str
+    device: torch.device
     classes: Any
     open: dict[int, Instance]
     step: Step | None
@@ -52,8 +55,19 @@ class Careful:
         held, _, backward, _ = instance.variant.numbers
         if self.step.events[-1].accumulates:
             backward += instance.owner.gradient_bytes
-        missing = self._make_room(backward - held - room, instance)
-        self._lacks(instance, self._tightened(instance, missing))
+        spare = self._spare(room)
+        missing = self._make_room(backward - held - room + spare, instance)
+        for left_free in (0, spare):
+            lacking = self._tightened(instance, max(missing - left_free, 0))
+            if not lacking:
+                return
+        self._lacks(instance, lacking)
+
+    def _spare(self, room: int) -> int:
+        """What is left free if it can be: a GPU's allocator hands out blocks that are up to a mebibyte longer
+        than what is asked for.
+        """
+        return 0 if self.device.type == "cpu" else max(room, 0) // sequence.MARGIN
 
     def _tightened(self, instance: Instance, missing: int) -> int:
         """Lets a backward half run by a plan that takes less, of what it has; what is still missing."""
@@ -71,7 +85,7 @@ class Careful:
         room = self.room(self.step)
         if not owner.switches:
             return owner.base
-        least = owner.checkpoint
+        least, spare = owner.checkpoint, self._spare(room or 0)
         if room is None:
             # What it is a share of is not known; what a graph would have alone is within that.
             takes = least.schedule.handed + max(least.numbers[1:3])
@@ -80,9 +94,9 @@ class Careful:
         # By then its results and what comes back for them may be there, too.
         takes = max(forward, backward + least.schedule.handed)
         for coming in sorted({self._coming(owner), 0}, reverse=True):
-            need = level + coming + takes - room
+            need = level + coming + takes - room + spare
             level -= max(need, 0) - self._make_room(need)
-            free = room - level - coming
+            free = room - spare - level - coming
             if takes <= free:
                 return least
             found = owner.holding(least.numbers[0], free) or owner.holding(None, free)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from rk._plan import costs
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk._plan.planning import readable
@@ -68,6 +69,8 @@ class DeviceGroup(group.Group):
     def __init__(self, device: torch.device, options: Options) -> None:
         """Everything is counted from here on."""
         super().__init__(device, options)
+        if device.type != "cpu":
+            costs.settle(device)
         if not self.meter.works:
             raise TorchError(
                 "scope='device' counts what PyTorch's allocator on the CPU hands out with rk's runtime, "

@@ -19,6 +19,8 @@ log = logging.getLogger("rk")
 BISECTIONS = 12
 MARGIN = 200
 """Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
+LEAST_MARGIN = 2000
+"""The same where nothing fits with more."""
 LATE = 16
 """At most this part of the budget is left free for what other threads let go of late."""
 TIGHTER = 4
@@ -120,8 +122,9 @@ def learnt(group: Any, step: Step) -> Known:
     if budget is None:
         whole = observed.need([[_keep(one.owner).numbers] for one in instances])
         budget = int((whole + stands) * float(group.asked[:-1]) / 100) - stands
-    asked, budget = budget + stands, budget - budget // MARGIN
-    budget -= min(group.let_go_late(), (budget + stands) // LATE)
+    asked, late = budget + stands, min(group.let_go_late(), (budget + stands) // LATE)
+    most = budget - budget // LEAST_MARGIN - late
+    budget -= budget // MARGIN + late
     owners = list(dict.fromkeys(one.owner for one in instances))
     variants = {owner: _ends(owner) for owner in owners}
     share = _share(observed, budget, variants, instances)
@@ -140,6 +143,12 @@ def learnt(group: Any, step: Step) -> Known:
             continue
         if not _tightened(observed, budget, variants, peak, event):
             break
+    if chosen is None:
+        budget = most
+        if observed.are_apart:
+            _add_for_room(observed, budget, variants)
+        options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
+        chosen, time, peak, event, bound = observed.choose(budget, options)
     holder = _holder(observed, event)
     taken = group.taken(step)
     if chosen is None and group.meter.works and taken <= asked:
