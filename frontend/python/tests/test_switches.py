@@ -3,11 +3,12 @@ in forward, and backward itself as it would without a plan.
 """
 
 import contextlib
+import operator
 from collections import Counter
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
 import rk
 from rk._graph import switches
@@ -110,3 +111,18 @@ def test_each_switch_is_set_and_put_back(name):
 def test_a_gpu_has_nothing_to_do_with_the_threads_of_its_backward_pass():
     assert "torch.set_num_threads" in switches.now(torch.device("cpu"))
     assert "torch.set_num_threads" not in switches.now(torch.device("cuda"))
+
+
+def test_a_graph_without_convolutions_and_recurrent_layers_does_not_depend_on_their_precisions():
+    def names(*targets):
+        graph = fx.Graph()
+        x = graph.placeholder("x")
+        graph.output([graph.call_function(one, (x,)) for one in targets])
+        found = switches.of_graph(graph, torch.device("cpu"))
+        return {one.split(".")[-2] for one in found if one.endswith("fp32_precision")}
+
+    aten, other = torch.ops.aten, len
+    assert names(operator.getitem, aten.mm.default) == {"matmul"}
+    assert names(aten.mm.default, aten.convolution_backward.default) == {"matmul", "conv"}
+    assert names(aten.mkldnn_rnn_layer.default) == {"matmul", "rnn"}
+    assert names(other) == {"matmul", "conv", "rnn"}, "nothing is known of it"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import fx
 
 from rk._graph import random_state
 
@@ -23,10 +24,13 @@ Switch = tuple[Callable[[], Any], Callable[[Any], Any]]
 """What reads it, and what sets it."""
 
 
+_PRECISION = "fp32_precision"
+
+
 def _precisions(library: str) -> dict[str, Switch]:
     get, put = torch._C._get_fp32_precision_getter, torch._C._set_fp32_precision_setter
     return {
-        f"torch.backends.{library}.{operator}.fp32_precision": (
+        f"torch.backends.{library}.{operator}.{_PRECISION}": (
             functools.partial(get, library, operator),
             functools.partial(put, library, operator),
         )
@@ -74,16 +78,41 @@ SWITCHES = {**_OF_CPU, **_OF_GPU}
 _OF_FORWARD = threading.local()
 
 
+_ONLY = {"conv": ("conv",), "rnn": ("rnn", "lstm", "gru")}
+"""Precisions that matter only to operators with one of these in their names. Each takes a microsecond."""
+_KNOWN = ("aten", "prims", "_operator")
+"""Where operators come from whose names say what they do."""
+
+
 def now(device: torch.device) -> Setting:
     """The present setting, of what matters on a device."""
-    return {name: get() for name, (get, _) in (_OF_CPU if device.type == "cpu" else _OF_GPU).items()}
+    return present(_OF_CPU if device.type == "cpu" else _OF_GPU)
+
+
+def present(names: Iterable[str]) -> Setting:
+    """The present setting of these switches."""
+    return {name: SWITCHES[name][0]() for name in names}
+
+
+def of_graph(graph: fx.Graph, device: torch.device) -> tuple[str, ...]:
+    """The names of the switches that matter to the calls of a graph on a device."""
+    called = {node.target for node in graph.nodes if node.op not in ("placeholder", "output", "get_attr")}
+    names = [str(one).lower() for one in called]
+    known = all(getattr(one, "namespace", getattr(one, "__module__", "")) in _KNOWN for one in called)
+    out = {
+        precision
+        for precision, parts in _ONLY.items()
+        if known and not any(part in name for name in names for part in parts)
+    }
+    every = _OF_CPU if device.type == "cpu" else _OF_GPU
+    return tuple(one for one in every if not (one.endswith(_PRECISION) and one.split(".")[-2] in out))
 
 
 def now_for_pointwise() -> Setting:
     """The present setting, of what matters to operators that compute each element by itself. Precisions of
     products do not, and take ten times as long to read as all else.
     """
-    return {name: get() for name, (get, _) in _OF_POINTWISE.items()}
+    return present(_OF_POINTWISE)
 
 
 def differences(setting: Setting, other: Setting) -> str:
@@ -96,15 +125,15 @@ def differences(setting: Setting, other: Setting) -> str:
 @contextlib.contextmanager
 def kept(setting: Setting) -> Iterator[None]:
     """The switches are so while this lasts."""
-    present = {name: SWITCHES[name][0]() for name in setting}
-    changed = [name for name, value in setting.items() if value != present[name]]
+    before = present(setting)
+    changed = [name for name, value in setting.items() if value != before[name]]
     for name in changed:
         SWITCHES[name][1](setting[name])
     try:
         yield
     finally:
         for name in changed:
-            SWITCHES[name][1](present[name])
+            SWITCHES[name][1](before[name])
 
 
 @contextlib.contextmanager

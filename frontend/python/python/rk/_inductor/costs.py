@@ -23,7 +23,7 @@ from rk._plan import cache, costs, roofline
 
 LAUNCH = 1000
 """Nanoseconds that a kernel takes besides its traffic."""
-SAMPLE = {"cpu": 1 << 24, "cuda": 1 << 28}
+SAMPLE = {"cpu": 1 << 24, "cuda": 1 << 27}
 """Bytes that are read, and written, to measure the bandwidth: more than caches hold."""
 REPEATS = 5
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rk._codegen import program
-from rk._graph import joint
+from rk._graph import joint, switches
 from rk._graph.step import Step
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
@@ -89,6 +89,8 @@ class GraphClass:
         """Which arguments are neither parameters nor buffers."""
         self.state = [place for place, one in enumerate(inputs) if one in step.static]
         """Which arguments are parameters and buffers."""
+        self.switch_names = switches.of_graph(step.gm.graph, self.problem.device)
+        """The switches of PyTorch's that its kernels depend on."""
 
     def _will_switch(self) -> bool:
         return self.options.codegen == "fx" and program.suits(self.problem.step)

@@ -157,7 +157,7 @@ def forward(owner: Any, run: Run, place: int | None) -> Run:
 
 def _check_switches(owner: Any, instance: Any) -> None:
     """What is compiled by others cannot run some of its calls with the switches of the forward pass."""
-    changed = switches.differences(instance.setting, switches.now(owner.problem.device))
+    changed = switches.differences(instance.setting, switches.present(instance.setting))
     if changed and any(second for _, second in owner.base.schedule.runs):
         instead = "" if owner.options.codegen == "fx" else "; codegen='fx' runs it with what forward had"
         raise ExecutionError(

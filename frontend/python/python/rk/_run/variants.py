@@ -83,9 +83,9 @@ class Code:
         """What nobody else has."""
         self._tell_apart(step)
 
-    def run_backward(self, args: list[Any], setting: switches.Setting, device: torch.device) -> Sequence[Any]:
+    def run_backward(self, args: list[Any], setting: switches.Setting) -> Sequence[Any]:
         """The backward pass after a forward pass with this setting of PyTorch's switches."""
-        if setting == switches.now(device):
+        if setting == switches.present(setting):
             return self.backward(args)
         with switches.of_forward(setting):
             return self._switched(args)
@@ -161,7 +161,7 @@ class Instance:
         self.owner, self.variant, self.group = owner, variant, owner.group
         self.closed = False
         """Nothing is held any more."""
-        self.setting = switches.now(owner.problem.device)
+        self.setting = switches.present(owner.switch_names)
         """PyTorch's switches in its forward half."""
         self.place = -1
         """Which forward half of the step it is."""
@@ -272,7 +272,7 @@ class Switch(program.Program):
             instance.close()
         del args
         try:
-            return code.run_backward(given, instance.setting, self._owner.problem.device)
+            return code.run_backward(given, instance.setting)
         finally:
             instance.group.end_backward(instance)
 
