@@ -118,8 +118,9 @@ def test_a_graph_without_convolutions_and_recurrent_layers_does_not_depend_on_th
         graph = fx.Graph()
         x = graph.placeholder("x")
         graph.output([graph.call_function(one, (x,)) for one in targets])
-        found = switches.of_graph(graph, torch.device("cpu"))
-        return {one.split(".")[-2] for one in found if one.endswith("fp32_precision")}
+        found = switches.Relevant(graph, torch.device("cpu"))
+        assert found.setting(found.values()).items() <= switches.now(torch.device("cpu")).items()
+        return {one.split(".")[-2] for one in found.names if one.endswith("fp32_precision")}
 
     aten, other = torch.ops.aten, len
     assert names(operator.getitem, aten.mm.default) == {"matmul"}

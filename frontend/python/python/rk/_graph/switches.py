@@ -94,18 +94,30 @@ def present(names: Iterable[str]) -> Setting:
     return {name: SWITCHES[name][0]() for name in names}
 
 
-def of_graph(graph: fx.Graph, device: torch.device) -> tuple[str, ...]:
-    """The names of the switches that matter to the calls of a graph on a device."""
-    called = {node.target for node in graph.nodes if node.op not in ("placeholder", "output", "get_attr")}
-    names = [str(one).lower() for one in called]
-    known = all(getattr(one, "namespace", getattr(one, "__module__", "")) in _KNOWN for one in called)
-    out = {
-        precision
-        for precision, parts in _ONLY.items()
-        if known and not any(part in name for name in names for part in parts)
-    }
-    every = _OF_CPU if device.type == "cpu" else _OF_GPU
-    return tuple(one for one in every if not (one.endswith(_PRECISION) and one.split(".")[-2] in out))
+class Relevant:
+    """The switches that matter to the calls of a graph on a device; each call of it reads them twice."""
+
+    def __init__(self, graph: fx.Graph, device: torch.device) -> None:
+        """An operator that nothing is known of depends on all."""
+        called = {node.target for node in graph.nodes if node.op not in ("placeholder", "output", "get_attr")}
+        texts = [str(one).lower() for one in called]
+        known = all(getattr(one, "namespace", getattr(one, "__module__", "")) in _KNOWN for one in called)
+        out = {
+            precision
+            for precision, parts in _ONLY.items()
+            if known and not any(part in text for text in texts for part in parts)
+        }
+        every = _OF_CPU if device.type == "cpu" else _OF_GPU
+        self.names = [one for one in every if not (one.endswith(_PRECISION) and one.split(".")[-2] in out)]
+        self._readers = [every[name][0] for name in self.names]
+
+    def values(self) -> list[Any]:
+        """The present setting, in the order of the names."""
+        return [read() for read in self._readers]
+
+    def setting(self, values: list[Any]) -> Setting:
+        """The same by names."""
+        return dict(zip(self.names, values, strict=True))
 
 
 def now_for_pointwise() -> Setting:

@@ -89,7 +89,7 @@ class GraphClass:
         """Which arguments are neither parameters nor buffers."""
         self.state = [place for place, one in enumerate(inputs) if one in step.static]
         """Which arguments are parameters and buffers."""
-        self.switch_names = switches.of_graph(step.gm.graph, self.problem.device)
+        self.relevant = switches.Relevant(step.gm.graph, self.problem.device)
         """The switches of PyTorch's that its kernels depend on."""
 
     def _will_switch(self) -> bool:

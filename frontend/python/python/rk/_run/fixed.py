@@ -157,7 +157,8 @@ def forward(owner: Any, run: Run, place: int | None) -> Run:
 
 def _check_switches(owner: Any, instance: Any) -> None:
     """What is compiled by others cannot run some of its calls with the switches of the forward pass."""
-    changed = switches.differences(instance.setting, switches.present(instance.setting))
+    setting, present = map(owner.relevant.setting, (instance.setting, owner.relevant.values()))
+    changed = switches.differences(setting, present)
     if changed and any(second for _, second in owner.base.schedule.runs):
         instead = "" if owner.options.codegen == "fx" else "; codegen='fx' runs it with what forward had"
         raise ExecutionError(

@@ -83,11 +83,11 @@ class Code:
         """What nobody else has."""
         self._tell_apart(step)
 
-    def run_backward(self, args: list[Any], setting: switches.Setting) -> Sequence[Any]:
-        """The backward pass after a forward pass with this setting of PyTorch's switches."""
-        if setting == switches.present(setting):
+    def run_backward(self, args: list[Any], values: list[Any], relevant: switches.Relevant) -> Sequence[Any]:
+        """The backward pass after a forward pass with these values of PyTorch's switches."""
+        if values == relevant.values():
             return self.backward(args)
-        with switches.of_forward(setting):
+        with switches.of_forward(relevant.setting(values)):
             return self._switched(args)
 
     @functools.cached_property
@@ -161,7 +161,7 @@ class Instance:
         self.owner, self.variant, self.group = owner, variant, owner.group
         self.closed = False
         """Nothing is held any more."""
-        self.setting = switches.present(owner.switch_names)
+        self.setting = owner.relevant.values()
         """PyTorch's switches in its forward half."""
         self.place = -1
         """Which forward half of the step it is."""
@@ -272,7 +272,7 @@ class Switch(program.Program):
             instance.close()
         del args
         try:
-            return code.run_backward(given, instance.setting)
+            return code.run_backward(given, instance.setting, self._owner.relevant)
         finally:
             instance.group.end_backward(instance)
 
