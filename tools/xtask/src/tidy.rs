@@ -55,7 +55,18 @@ pub fn run(checkout: &Checkout) -> Result<()> {
             files.insert(file, text);
         }
     }
-    let rules = [headers, sizes, modules, passes, laws, left_overs, machine_paths, licences, dependencies];
+    let rules: [fn(&Files) -> Vec<String>; 10] = [
+        headers,
+        sizes,
+        modules,
+        passes,
+        laws,
+        left_overs,
+        machine_paths,
+        licences,
+        dependencies,
+        unit_tests,
+    ];
     let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(&files)).collect();
     complaints.extend(
         passes_page::run(checkout, &passes_page::Options { check: true }).err().map(|e| format!("{e:#}")),
@@ -280,6 +291,30 @@ fn dependencies(files: &Files) -> Vec<String> {
     complaints
 }
 
+/// A target with `test = false` has no unit tests: cargo would pass over them without a word.
+fn unit_tests(files: &Files) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let marked = |text: &str| ["#[test]", "#[cfg(test)]"].iter().any(|mark| text.contains(mark));
+    for (manifest, text) in with_suffix(files, "Cargo.toml") {
+        let room = manifest.trim_end_matches("Cargo.toml");
+        for target in text.split("\n[").filter(|section| section.contains("\ntest = false")) {
+            let path = target.split_once("\npath = \"").and_then(|(_, rest)| rest.split_once('"'));
+            // A program below `src/bin` is one file; any other target may use all modules of the crate.
+            let part =
+                path.map_or("src/", |(path, _)| if path.starts_with("src/bin/") { path } else { "src/" });
+            let part = format!("{room}{part}");
+            for (file, _) in
+                with_suffix(files, ".rs").filter(|(file, text)| file.starts_with(&part) && marked(text))
+            {
+                complaints.push(format!(
+                    "{file} has tests that {manifest} keeps cargo from running: `test = false`"
+                ));
+            }
+        }
+    }
+    complaints
+}
+
 /// The dependencies of a manifest, of every kind, with their lines.
 fn declared(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut inside = false;
@@ -352,6 +387,21 @@ mod tests {
         let expected =
             ["x/Cargo.toml:4: serde is used by no source", "x/Cargo.toml:9: log is used by no source"];
         assert_eq!(dependencies(&some), expected);
+    }
+
+    #[test]
+    fn a_test_that_cargo_would_not_run_is_named() {
+        let with_tests = format!("//! x\n#[{}]\nfn f() {{}}\n", "test");
+        let some = files(&[
+            ("x/Cargo.toml", "[package]\n\n[lib]\ntest = false # why\n\n[lints]\n"),
+            ("x/src/lib.rs", "//! x\n"),
+            ("x/src/inner.rs", &with_tests),
+            ("y/Cargo.toml", "[package]\n\n[[bin]]\npath = \"src/bin/a.rs\"\ntest = false\n"),
+            ("y/src/bin/a.rs", "//! x\n"),
+            ("y/src/lib.rs", &with_tests),
+        ]);
+        let expected = "x/src/inner.rs has tests that x/Cargo.toml keeps cargo from running: `test = false`";
+        assert_eq!(unit_tests(&some), [expected]);
     }
 
     #[test]
