@@ -17,6 +17,7 @@ mod passes_page;
 mod process;
 mod python;
 mod release;
+mod rust_tests;
 mod setup;
 mod smoke;
 mod suite;

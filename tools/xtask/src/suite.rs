@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::checkout::Checkout;
-use crate::{crate_graph, goldens, process, python, setup, tidy, torch_versions};
+use crate::{crate_graph, goldens, process, python, rust_tests, setup, tidy, torch_versions};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -158,11 +158,6 @@ fn build(checkout: &Checkout) -> Result<()> {
 
 fn clippy(checkout: &Checkout) -> Result<()> {
     process::show(cargo(checkout, "clippy", &TARGETS).args(["--", "-D", "warnings"]))
-}
-
-fn tests(checkout: &Checkout) -> Result<()> {
-    // Two tests at a time on two cores: threads of libtorch that spin while they wait would take ten times as long.
-    process::show(cargo(checkout, "test", &["--no-fail-fast"]).env("OMP_WAIT_POLICY", "passive"))
 }
 
 fn rustdoc(checkout: &Checkout) -> Result<()> {
