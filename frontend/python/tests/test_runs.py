@@ -200,10 +200,10 @@ def test_a_step_that_departs_keeps_the_budget_at_once(other):
 )
 def test_sequences_that_alternate_are_known_again(turns):
     """Each is loosened, though all of them begin alike."""
-    count = 6 * len(turns)
-    plain, bits = trained(Tower, in_turn(*turns * 6), by_blocks(), steps=count)
+    count = 4 * len(turns)
+    plain, bits = trained(Tower, in_turn(*turns * 4), by_blocks(), steps=count)
     budget = int(0.6 * plain[0])
-    found, same = trained(Tower, in_turn(*turns * 6), by_blocks(budget=budget), steps=count)
+    found, same = trained(Tower, in_turn(*turns * 4), by_blocks(budget=budget), steps=count)
     assert equal(bits, same)
     assert all(peak <= budget for peak in found), (budget, found)
     (shared,) = group.GROUPS.values()
