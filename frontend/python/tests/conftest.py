@@ -11,7 +11,13 @@ import pytest
 import torch
 
 import rk
+from rk._plan import schedule
 from rk._run import group
+
+PATIENCE = 1.0
+"""Seconds of search where nothing is found in the first moment, or the smallest budget is wanted. For a user
+rk goes on for longer, mostly for nothing.
+"""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -29,6 +35,8 @@ def _fresh(tmp_path, monkeypatch):
     # Models of earlier tests that live on would share a budget of the same name.
     group.GROUPS.clear()
     group._WAITING.clear()
+    for name in ("MOST_SECONDS", "SMALLEST_SECONDS"):
+        monkeypatch.setattr(schedule, name, PATIENCE)
     torch.manual_seed(0)
     with rk.config.patch(reproducible=True):
         yield
