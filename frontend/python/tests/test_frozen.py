@@ -72,3 +72,14 @@ def test_a_frozen_optimizer_is_found(recwarn):
     (shared,) = (one for one in group.GROUPS.values() if one.asked == "1100000")
     assert optimizer in shared.optimizers
     assert shared.optimizers.to_come() >= 2 * sum(one.nbytes for one in model.parameters())
+
+
+def test_wrappers_of_transforms_have_no_storage():
+    def counted(x):
+        """What is alive while a transform runs."""
+        device.storages()
+        return x.sin().sum()
+
+    x = torch.ones(3)
+    assert torch.equal(torch.func.grad(counted)(x), x.cos())
+    assert torch.func.vmap(counted)(x[:, None]).shape == (3,)

@@ -108,6 +108,29 @@ def test_a_number_that_changes_beside_sizes_that_change(dynamic):
     assert equal(*both(Weighted, batches, dynamic=dynamic))
 
 
+@pytest.mark.filterwarnings("ignore:rk")
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_a_number_that_changes_beside_sizes_that_do_not(codegen):
+    """The weight of a loss, the share of mixed examples: Dynamo makes an input of it in the second step."""
+    linear, x, target = nn.Linear(16, 16), rows(8)[0][0], torch.arange(8)
+
+    def mixed(x, share):
+        loss = nn.functional.cross_entropy
+        return share * loss(linear(x), target) + (1 - share) * loss(linear(x).tanh(), target.flip(0))
+
+    results = []
+    for about in ({"backend": "aot_eager"}, {"backend": "rk", "options": {**BUDGET, "codegen": codegen}}):
+        torch._dynamo.reset()
+        run, seen = torch.compile(mixed, **about), []
+        for share in (0.5, 0.3, 0.2):
+            linear.zero_grad()
+            loss = run(x, share)
+            loss.backward()
+            seen += [loss.detach(), linear.weight.grad]
+        results.append(seen)
+    assert equal(*results)
+
+
 @pytest.mark.filterwarnings("ignore:rk. no schedule")
 def test_floats_stay_inputs():
     with torch._dynamo.config.patch(specialize_float=False):

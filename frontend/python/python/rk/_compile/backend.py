@@ -48,7 +48,7 @@ def rk(
     if sizes.trains(gm, example_inputs):
         regions.write_out(gm)
         sizes.settle_numbers(gm, example_inputs)
-        if sizes.is_symbolic(gm, example_inputs):
+        if sizes.is_symbolic(gm, example_inputs) or sizes.reads_numbers(gm):
             return sizes.BySizes(gm, lambda one: Compiled(one, checked, reason), example_inputs)
     compiled = Compiled(gm, checked, reason)
     compiled.compile(example_inputs)

@@ -4,7 +4,8 @@ known sizes.
 Numbers beside sizes are Dynamo's to decide on. With ``dynamic=True`` it makes inputs of floats, too (the
 ``eps`` of a norm), lets AOTAutograd find out which of them can stay inputs, and starts again with the others
 as constants. It expects that while it compiles, so AOTAutograd is let to look at such a graph at once
-(:func:`settle_numbers`), although nothing can be compiled yet.
+(:func:`settle_numbers`), although nothing can be compiled yet. A graph with such an input is compiled when
+it is called, whether or not its sizes are known: Dynamo lets nobody look at its tensors twice.
 
 A graph without a backward pass has no plan. It is compiled once, for all sizes, as PyTorch does it: that is
 what evaluation, generation and compiled autograd's backward graphs are.
