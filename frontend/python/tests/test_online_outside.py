@@ -73,6 +73,29 @@ def test_the_budget_has_to_hold_for_what_is_not_managed():
         assert kept
 
 
+def test_a_sparse_tensor_is_not_what_is_written_to_its_values_later():
+    """The weights that ``SparseAdam`` leaves are a sum of such tensors, and are computed again from them."""
+
+    def trained():
+        torch.manual_seed(0)
+        table, linear = nn.Embedding(50, 32, sparse=True), nn.Linear(32, 64)
+        optimizer = torch.optim.SparseAdam(table.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            y = linear(table(torch.randint(0, 50, (32,))))
+            for _ in range(4):
+                y = torch.sin(y)
+            y.square().mean().backward()
+            optimizer.step()
+        return table.weight
+
+    expected = trained()
+    with rk.memory_budget(62_000) as context:
+        found = trained()
+        assert context.statistics()["evictions"] > 0
+    assert torch.equal(rk.decheckpoint(found), expected)
+
+
 def test_gradients_of_embeddings_are_sparse_and_the_users():
     def gradients():
         torch.manual_seed(0)

@@ -26,7 +26,7 @@ from rk._online.outside import Outside
 from rk._online.replay import Overwrite, Replay, map_tensors, read_as
 from rk._online.segments import Spellings
 from rk._online.sizes import foreseen, measured
-from rk._online.unmanaged import Unmanaged, kind_of
+from rk._online.unmanaged import Unmanaged, apart, kind_of
 from rk._rk import OnlineRuntime, OverBudget
 
 __all__ = ["Calls", "in_backward"]
@@ -158,9 +158,11 @@ class Calls:
         host = known.unwritten and known.stays_ordinary(result)
         if not outputs or host or any(kinds) or any(id(o) in given for o in outputs):
             self.core.abandon(ids)
+            managed = [o for o, t in zip(operands, tensors, strict=True) if type(t) is Managed]
             for output, kind in zip(outputs, kinds, strict=True):
                 if not host and id(output) not in given:
-                    self.unmanaged.add(output, kind or "ordinary", known.func, operands)
+                    given[id(output)] = own = apart(output, managed) if kind else output
+                    self.unmanaged.add(own, kind or "ordinary", known.func, operands)
             return map_tensors(result, lambda t: given.get(id(t), t))
         sizes = measured(replay, known.fresh, operands, outputs)
         if not self.adopting and all(size < 0 and -1 - size in replay.outside for size in sizes):

@@ -66,6 +66,15 @@ def storages_of(tensor: Tensor) -> dict[int, int]:
     return {k: v for part in parts for k, v in storages_of(part).items()}
 
 
+def apart(tensor: Tensor, managed: Iterable[Tensor]) -> Tensor:
+    """The tensor, or a copy if it shows the memory of a managed one, as a sparse tensor that of its values:
+    what is written there moves elsewhere, now or when it is computed again.
+    """
+    mine = storages_of(tensor).keys()
+    shares = any(not mine.isdisjoint(storages_of(other)) for other in managed)
+    return tensor.clone() if shares else tensor
+
+
 class _Note:
     """Stands where calls have their replays: what the core calls it in messages."""
 

@@ -56,7 +56,7 @@ def bytes_left(device: torch.device) -> int:
 
 
 def storages() -> list[torch.UntypedStorage]:
-    """Those of the tensors on the CPU that Python knows. Wrappers of ``torch.func``'s transforms have none."""
+    """Those of the tensors on the CPU that Python knows. Wrappers of ``torch.func``'s have none."""
     tensors = (one for one in living.objects(PLAIN) if type(one) in PLAIN and torch._C._has_storage(one))
     return [
         one.untyped_storage() for one in tensors if one.device.type == "cpu" and one.layout is torch.strided
