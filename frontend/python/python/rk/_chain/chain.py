@@ -14,7 +14,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from rk import _rk
+from rk._chain import stand_ins
 from rk._chain.stage_state import StageState, detached, kept_still, named, read_by_backward, storages_of
 from rk._plan import measure, roofline
 from rk._plan.options import Options
@@ -44,6 +46,10 @@ class StageCost:
     """Of generators, updated buffers, and what the caller may change, kept when the stage runs again."""
     checked: frozenset[str] = frozenset()
     """Parameters, buffers and inputs that backward reads: autograd notices when they change before it."""
+    graded: bool = False
+    """Whether it takes other kernels where no gradient is recorded, so that every run records one:
+    ``nn.LSTM`` on a CPU, PyTorch's encoder layers in evaluation.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,18 +125,28 @@ def _measure(
     checked = _checked(module, detached(value, needs))
     state = StageState(module, device, True, checked, theirs)
 
+    parameters = stand_ins.trained(module)
+
     def forward(graph: bool) -> tuple[Any, Any]:
         given = detached(value, needs)
-        with torch.set_grad_enabled(graph):
-            return given, module(given)
+        own = stand_ins.in_place_of(module, parameters if graph else [])
+        with torch.set_grad_enabled(graph), own as leaves:
+            return (given, leaves), module(given)
 
     with measure.memory(device) as light, _clock(device) as running:
-        result = forward(graph=False)[1]
+        alone = forward(graph=False)[1]
     state.first_run_done()
-    output = bytes_of(result)
-    del result  # or its end would be measured below
-    with measure.memory(device) as full:
-        _given, result = forward(graph=True)
+    output = bytes_of(alone)
+    alone = pytree.tree_map(lambda one: one.cpu() if _is_tensor(one) else one, alone)
+    with state.again(), measure.memory(device) as full:
+        (_given, leaves), result = forward(graph=True)
+    graded = not _same(alone, result)
+    del alone  # or its end would be measured below
+    if graded:
+        _check_repeats(name, result, lambda: forward(graph=True)[1], state)
+    for leaf in leaves:
+        # Gradients of parameters are in no limit; what they are made of is.
+        leaf.grad = torch.zeros_like(leaf)
     roots = [one for one in pytree.tree_leaves(result) if measure.differentiable(one)]
     back, backward_seconds = measure.Memory(), 0.0
     if roots:
@@ -144,12 +160,37 @@ def _measure(
         backward_seconds=backward_seconds,
         output=output,
         saved=max(full.left - output, 0),
-        forward_workspace=max(light.peak - output, full.peak - max(full.left, output), 0),
+        forward_workspace=max(
+            (full if graded else light).peak - output, full.peak - max(full.left, output), 0
+        ),
         backward_workspace=max(back.peak - bytes_of(value), 0),
         state=state.bytes,
         checked=checked,
+        graded=graded,
     )
     return cost, detached(result, False)
+
+
+def _same(value: Any, other: Any) -> bool:
+    pairs = zip(pytree.tree_leaves(value), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(_bytes(one), _bytes(another)) for one, another in pairs if _is_tensor(one))
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().reshape(-1).clone().view(torch.uint8)
+
+
+def _check_repeats(name: str, result: Any, run: Callable[[], Any], state: StageState) -> None:
+    """Warns of a stage whose second run is not the first one: it depends on what nobody knows of."""
+    with state.again():
+        repeated = _same(result, run())
+    if not repeated:
+        warnings.warn(
+            f"rk: stage {name} gives other bits when it runs again on the same input, so its gradients may "
+            "not be those without a chain: it draws from a generator, or counts, outside of the module's "
+            "attributes, or takes a kernel whose sums have no order",
+            stacklevel=2,
+        )
 
 
 def _checked(module: nn.Module, given: Any) -> frozenset[str]:

@@ -59,6 +59,7 @@ class Checkpointable(nn.Module):
             kind = type(model).__name__
             raise OptionError(f"Checkpointable takes an nn.Sequential, not {kind}; see rk.Rockmate")
         self.model = model
+        self._check_hooks()
         found = list(_stages(model, ""))
         if not found:
             raise OptionError("the nn.Sequential is empty")
@@ -115,8 +116,23 @@ class Checkpointable(nn.Module):
             return self.model(input)
         if self.sequence is None:
             raise OptionError(NO_SEQUENCE)
-        checked = [one.checked for one in self.costs]
-        return chain_run.run(self._run, self.sequence, input, self.preserve_rng_state, checked)
+        self._check_hooks()
+        checked, graded = [one.checked for one in self.costs], [one.graded for one in self.costs]
+        return chain_run.run(self._run, self.sequence, input, self.preserve_rng_state, checked, graded)
+
+    def _check_hooks(self) -> None:
+        """OptionError if what is called stage by stage has got hooks, which are for calls as a whole."""
+        stages = {id(one) for stage in getattr(self, "functions", ()) for one in stage.modules()}
+        for name, module in self.model.named_modules():
+            is_root = module is self.model
+            is_apart = is_root or stages and type(module) is nn.Sequential and id(module) not in stages
+            if is_apart and _has_hooks(module):
+                where = "the nn.Sequential" if is_root else f"the nn.Sequential '{name}'"
+                raise OptionError(
+                    f"{where} has hooks, and its modules are called one by one. "
+                    + ("Put it into another one" if is_root else "Make the Checkpointable after them")
+                    + ": what has hooks is one stage"
+                )
 
     def get_expected_memory(self) -> int:
         """Peak bytes of the sequence."""
@@ -165,11 +181,17 @@ class Checkpointable(nn.Module):
 
 def _stages(model: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
     """The modules of nested sequences in order, with their paths. One that has hooks stays whole."""
-    for name, child in model.named_children():
-        if type(child) is nn.Sequential and len(child) > 0:
+    # Not named_children, which leaves out what comes a second time.
+    for name, child in model._modules.items():
+        if type(child) is nn.Sequential and len(child) > 0 and not _has_hooks(child):
             yield from _stages(child, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", child
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind) for kind in kinds)
 
 
 def _free(device: torch.device) -> int:

@@ -1,13 +1,15 @@
-"""Executes a sequence of operations on a chain of modules, as one function of autograd.
+"""Executes a sequence of operations on a chain of modules, each stage as one operator of autograd.
 
-Up to the loss in its forward, the rest in its backward. What is held is exactly what the sequence says; every
-second run of a stage finds generators, autocast and buffers as the first one did
-(:mod:`rk._chain.stage_state`).
+The forward pass of a stage runs the sequence up to the stage's own first run, its backward pass what of the
+rest leads to the stage's own backward. What is held is exactly what the sequence says; every second run of a
+stage finds generators, autocast, attributes and buffers as the first one did
+(:mod:`rk._chain.stage_state`). Parameters are inputs of the operator (:mod:`rk._chain.stand_ins`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import contextlib
+from collections import Counter, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +17,22 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from rk._chain import stand_ins
 from rk._chain.chain import Operation
 from rk._chain.stage_state import StageState, detached, storages_of
+
+SECOND = (
+    "Trying to backward through the graph a second time: a Checkpointable frees what it holds in "
+    "its first backward pass, and retain_graph=True does not change that"
+)
+DERIVATIVES = (
+    "a Checkpointable has no second derivatives (create_graph=True): what its backward pass computes has no "
+    "graph. Call its .model in the steps that need them"
+)
+TRANSFORMS = (
+    "a Checkpointable under a transform of torch.func (grad, vmap, jvp): its stages run again in backward, "
+    "when the transform is over. Call its .model there"
+)
 
 
 class Held:
@@ -30,25 +46,57 @@ class Held:
         needs: bool,
         random: bool,
         checked: Sequence[frozenset[str]],
+        graded: Sequence[bool],
     ) -> None:
         """``needs`` says whether the sample wants a gradient, ``random`` whether generators count,
-        ``checked`` what each stage's backward reads.
+        ``checked`` what each stage's backward reads, ``graded`` whether all of its runs record a gradient.
         """
-        self.checked, self.theirs = checked, storages_of(sample)
+        self.checked, self.graded, self.theirs = checked, graded, storages_of(sample)
         self.modules = modules
         self.random = random
+        self.ahead = deque(sequence)
+        """The operations that have not run."""
         runs = Counter(one.index for one in sequence if one.kind in ("Fn", "CF", "Fe"))
         self.again = {index for index, times in runs.items() if times > 1}
         """The stages that run more than once."""
         self.values: dict[int, Any] = {0: sample}
         """The input of stage ``i`` without history."""
-        self.graphs: dict[int, tuple[Any, Any]] = {}
-        """Of stage ``i``, run with a graph: the leaf that went in, and what came out."""
+        self.graphs: dict[int, tuple[Any, Any, list[torch.Tensor]]] = {}
+        """Of stage ``i``, run with a graph: the leaf that went in, what came out, and what stood in for the
+        parameters.
+        """
         self.states: dict[int, StageState] = {}
+        self.parameters = [stand_ins.trained(module) for module in modules]
         self.needs = [needs]
         """Whether the input of stage ``i`` has a gradient."""
-        for module in modules:
-            self.needs.append(self.needs[-1] or any(one.requires_grad for one in module.parameters()))
+        for own in self.parameters:
+            self.needs.append(self.needs[-1] or bool(own))
+        self.lowest = next((at for at, one in enumerate(self.needs[1:]) if one), 0)
+        """The first stage that has a backward pass."""
+        self.due = set(range(self.lowest, len(modules)))
+        """The stages whose backward pass has not run."""
+
+    def run_forward(self, index: int) -> Any:
+        """Runs what comes up to the first run of a stage, and gives the result of that."""
+        self.forward(self.ahead.popleft())
+        is_last = index + 1 == len(self.modules)
+        return self.values.pop(index + 1) if is_last else self.values[index + 1]
+
+    def run_backward(self, index: int, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Runs what leads to the backward pass of a stage, and that; gives the gradients of its inputs and of
+        its parameters.
+        """
+        if index not in self.due:
+            raise RuntimeError(SECOND)
+        self.due.discard(index)
+        while (operation := self.ahead.popleft()) != Operation("B", index):
+            if operation.kind not in ("B", "L"):
+                self.forward(operation)
+        found = self.backward(index, gradients)
+        if index == self.lowest:
+            self.ahead.clear()
+            self.values, self.graphs, self.states = {}, {}, {}
+        return found
 
     def forward(self, operation: Operation) -> None:
         """Runs one stage."""
@@ -56,21 +104,21 @@ class Held:
         graph = operation.kind == "Fe"
         known = self.states.get(index)
         value = self.values[index]
-        if known is None:
-            given = detached(value, self.needs[index] and graph)
-            state = self._state(index, value) if index in self.again else None
-            with torch.set_grad_enabled(graph):
-                result = module(given)
-            if state is not None:
-                state.first_run_done()
-                self.states[index] = state
-        else:
-            with known.again(), torch.set_grad_enabled(graph):
-                # An input of the caller's is what it was, for as long as this lasts.
-                given = detached(value, self.needs[index] and graph)
-                result = module(given)
-        if graph:
-            self.graphs[index] = (given, result)
+        state = self._state(index, value) if known is None and index in self.again else None
+        with known.again() if known is not None else contextlib.nullcontext():
+            # In a second run, an input of the caller's is what it was for as long as this lasts.
+            given = detached(value, self.needs[index] and (graph or self.graded[index]))
+            if graph or self.graded[index]:
+                with torch.enable_grad(), stand_ins.in_place_of(module, self.parameters[index]) as leaves:
+                    result = module(given)
+                if graph:
+                    self.graphs[index] = (given, result, leaves)
+            else:
+                with torch.no_grad():
+                    result = module(given)
+        if state is not None:
+            state.first_run_done()
+            self.states[index] = state
         if operation.kind == "Fn":
             del self.values[index]
         self.values[index + 1] = detached(result, False)
@@ -82,33 +130,32 @@ class Held:
         return StageState(module, _device(value, module), self.random, self.checked[index], theirs)
 
     def backward(self, index: int, gradients: list[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """From the gradients of a stage's results to those of its inputs; parameters get theirs, too."""
-        given, result = self.graphs.pop(index)
+        """From the gradients of a stage's results to those of its inputs, and of its parameters."""
+        given, result, leaves = self.graphs.pop(index)
         self.values.pop(index + 1, None)
         pairs = [
             (one, gradient)
-            for one, gradient in zip(_tensors(result), gradients, strict=True)
-            if one.requires_grad and gradient is not None
+            for one, gradient in zip(pytree.tree_leaves(result), gradients, strict=True)
+            if _is_tensor(one) and one.requires_grad and gradient is not None
         ]
         del result, gradients
         if pairs:
             torch.autograd.backward([one for one, _ in pairs], [gradient for _, gradient in pairs])
-        return [one.grad for one in _tensors(given)]
+        inputs = [one.grad if _is_tensor(one) else None for one in pytree.tree_leaves(given)]
+        return [*inputs, *(one.grad for one in leaves)]
 
 
-class ChainFunction(torch.autograd.Function):
-    """The chain as one operator."""
+class StageFunction(torch.autograd.Function):
+    """A stage of a chain as one operator."""
 
     @staticmethod
-    def forward(ctx: Any, _anchor: Any, held: Held, sequence: Sequence[Operation], *inputs: Any) -> Any:
-        """Runs the sequence up to the loss. ``_anchor`` wants a gradient, so that backward is called even
-        when only parameters do.
+    def forward(ctx: Any, held: Held, index: int, *_inputs: Any) -> Any:
+        """Runs the sequence up to the stage. ``_inputs`` are those of the stage and its parameters: what
+        autograd makes edges of.
         """
-        loss = next(at for at, operation in enumerate(sequence) if operation.kind == "L")
-        for operation in sequence[:loss]:
-            held.forward(operation)
-        ctx.held, ctx.rest = held, sequence[loss + 1 :]
-        result = held.values[len(held.modules)]
+        ctx.held, ctx.index = held, index
+        ctx.set_materialize_grads(False)
+        result = held.run_forward(index)
         held.structure = pytree.tree_structure(result)
         # New handles of the same storages: autograd makes them the outputs of this operator.
         outputs = tuple(one.detach() if _is_tensor(one) else one for one in pytree.tree_leaves(result))
@@ -117,25 +164,10 @@ class ChainFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Runs the rest of the sequence."""
-        if ctx.held is None:
-            raise RuntimeError(
-                "Trying to backward through the graph a second time: a Checkpointable frees what it holds in "
-                "its first backward pass, and retain_graph=True does not change that"
-            )
-        held, ctx.held = ctx.held, None
-        leaves = pytree.tree_leaves(held.values[len(held.modules)])
-        flow = [one for leaf, one in zip(leaves, gradients, strict=True) if _is_tensor(leaf)]
-        del leaves, gradients
-        for operation in ctx.rest:
-            if operation.kind == "B":
-                flow = held.backward(operation.index, flow)
-            else:
-                held.forward(operation)
-        inputs = iter(flow)
-        sample = pytree.tree_leaves(held.values[0])
-        back = [next(inputs) if _is_tensor(one) else None for one in sample]
-        return (None, None, None, *back)
+        """Runs the sequence up to the backward pass of the stage."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(DERIVATIVES)
+        return (None, None, *ctx.held.run_backward(ctx.index, list(gradients)))
 
 
 @torch.compiler.disable
@@ -145,16 +177,18 @@ def run(
     sample: Any,
     random: bool,
     checked: Sequence[frozenset[str]] | None = None,
+    graded: Sequence[bool] | None = None,
 ) -> Any:
     """The result of a chain, whose backward follows the sequence."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise NotImplementedError(TRANSFORMS)
     leaves = pytree.tree_leaves(sample)
     needs = any(_is_tensor(one) and one.requires_grad for one in leaves)
-    held = Held(
-        modules, sequence, detached(sample, False), needs, random, checked or [frozenset()] * len(modules)
-    )
-    anchor = torch.empty(0, requires_grad=held.needs[-1])
-    outputs = ChainFunction.apply(anchor, held, sequence, *leaves)
-    return pytree.tree_unflatten(list(outputs), held.structure)
+    checked, graded = checked or [frozenset()] * len(modules), graded or [False] * len(modules)
+    held = Held(modules, sequence, detached(sample, False), needs, random, checked, graded)
+    for index, parameters in enumerate(held.parameters):
+        leaves = StageFunction.apply(held, index, *leaves, *parameters)
+    return pytree.tree_unflatten(list(leaves), held.structure)
 
 
 def _is_tensor(value: Any) -> bool:

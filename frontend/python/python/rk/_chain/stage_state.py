@@ -9,7 +9,10 @@ as in eager PyTorch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Container, Iterator, Sequence
+import random
+import sys
+from collections import OrderedDict
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -55,6 +58,8 @@ class StageState:
         lent = [one for name, one in tensors.items() if name not in checked]
         known = {id(one): old for one, old in self._buffers}
         self._lent = [(one, known.get(id(one), one.detach().clone())) for one in lent]
+        self._attributes = [(one, _shallow(vars(one))) for one in module.modules()]
+        self._host = _HostGenerators(self._attributes) if random else None
         kinds = {"cpu", device.type}
         self._autocast = [
             (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds
@@ -68,6 +73,8 @@ class StageState:
         self._lent = [(one, old) for one, old in self._lent if id(one) not in updated]
         checked = [(name, one) for name, one, _ in self._checked if id(one) not in updated]
         self._checked = [(name, one, one._version) for name, one in checked]
+        if self._host is not None and not self._host.moved():
+            self._host = None
 
     @property
     def bytes(self) -> int:
@@ -88,6 +95,7 @@ class StageState:
         now = [one.detach().clone() for one in buffers]
         generators = _generators(self._device) if self._generators is not None else None
         with contextlib.ExitStack() as stack, torch.no_grad():
+            stack.enter_context(_installed(self._attributes))
             for kind, enabled, dtype in self._autocast:
                 context = torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self._cache)
                 stack.enter_context(context)
@@ -95,6 +103,8 @@ class StageState:
             _put(buffers, [old for _, old in self._buffers])
             if self._generators is not None:
                 _set_generators(self._device, self._generators)
+            if self._host is not None:
+                stack.enter_context(self._host.restored())
             now_lent = [one.data for one, _ in self._lent]
             for one, old in self._lent:
                 one.data = old
@@ -154,6 +164,84 @@ def kept_still(modules: Sequence[nn.Module], device: torch.device) -> Iterator[N
         for one, gradient in zip(parameters, gradients, strict=True):
             one.grad = gradient
         _set_generators(device, generators)
+
+
+_CONTAINERS = frozenset((dict, OrderedDict, list, set))
+
+
+def _shallow(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a module, with containers of their own: parameters and buffers by name, hooks,
+    whether it trains, what it counts and collects.
+    """
+    # Most of PyTorch's own are without hooks, and stay so.
+    return {
+        name: one.copy() if type(one) in _CONTAINERS and (one or name[0] != "_") else one
+        for name, one in attributes.items()
+    }
+
+
+@contextlib.contextmanager
+def _installed(attributes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]:
+    """Modules have these attributes while this lasts; what is assigned meanwhile is forgotten."""
+    now = [dict(vars(module)) for module, _ in attributes]
+    for module, was in attributes:
+        _assign(module, _shallow(was))
+    try:
+        yield
+    finally:
+        for (module, _), one in zip(attributes, now, strict=True):
+            _assign(module, one)
+
+
+def _assign(module: nn.Module, attributes: dict[str, Any]) -> None:
+    own = vars(module)
+    own.clear()
+    own.update(attributes)
+
+
+class _HostGenerators:
+    """Python's generator, NumPy's, and those that are attributes of modules, with their states."""
+
+    def __init__(self, attributes: Sequence[tuple[nn.Module, dict[str, Any]]]) -> None:
+        """As they are now."""
+        values = (one for _, own in attributes for one in own.values())
+        self._own = [one for one in values if isinstance(one, torch.Generator)]
+        self._states = self._now()
+
+    def _now(self) -> tuple[Any, Any, list[torch.Tensor]]:
+        numpy = sys.modules.get("numpy")
+        states = [one.get_state() for one in self._own]
+        return random.getstate(), None if numpy is None else numpy.random.get_state(), states
+
+    def _put(self, states: tuple[Any, Any, list[torch.Tensor]]) -> None:
+        python, numpy, own = states
+        random.setstate(python)
+        if numpy is not None:
+            sys.modules["numpy"].random.set_state(numpy)
+        for generator, state in zip(self._own, own, strict=True):
+            generator.set_state(state)
+
+    def moved(self) -> bool:
+        """Whether something has been drawn since."""
+        python, numpy, own = self._now()
+        was = self._states
+        same = python == was[0] and (numpy is None) == (was[1] is None) and all(map(torch.equal, own, was[2]))
+        return not same or numpy is not None and not all(map(_equal, numpy, was[1]))
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """They are as they were while this lasts."""
+        now = self._now()
+        self._put(self._states)
+        try:
+            yield
+        finally:
+            self._put(now)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    same = one == other
+    return bool(same.all()) if hasattr(same, "all") else same
 
 
 def _put(into: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
