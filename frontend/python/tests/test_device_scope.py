@@ -143,6 +143,17 @@ def test_what_no_optimizer_can_have_is_refused_before_anything_runs():
     assert caught.value.smallest_bytes >= stands
 
 
+def test_what_stands_without_an_optimizer_is_refused_by_what_it_is():
+    model, run = linear(budget="40KiB")
+    with (
+        pytest.warns(UserWarning, match="no optimizer"),
+        pytest.raises(Exception, match="40960 bytes") as caught,
+    ):
+        run(torch.ones(64, 64)).sum().backward()
+    assert "what stands between two steps does not fit" in str(caught.value)
+    assert sum(one.nbytes for one in model.parameters()) > 40960
+
+
 def linear(**options):
     torch._dynamo.reset()
     gc.collect()

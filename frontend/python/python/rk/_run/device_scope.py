@@ -193,11 +193,14 @@ class DeviceGroup(group.Group):
         need = there + state + temporary
         if need <= budget:
             return
-        name = f"the step of {type(some[0]).__name__ if some else self.optimizers}"
+        if some or self.optimizers.are_known():
+            name = f"the step of {type(some[0]).__name__ if some else self.optimizers}"
+            takes = f", its state takes {state} more, and it needs {temporary} meanwhile"
+        else:
+            name, takes = "what stands between two steps", ""
         text = (
-            f"{name} does not fit in {budget} bytes: with parameters and gradients {there} bytes are there, "
-            f"its state takes {state} more, and it needs {temporary} meanwhile. The smallest budget that is "
-            f"known to do is {need} bytes"
+            f"{name} does not fit in {budget} bytes: with parameters and gradients {there} bytes are there"
+            f"{takes}. The smallest budget that is known to do is {need} bytes"
         )
         if temporary and any(_in_groups(one, self.device) for one in some):
             text += "; with foreach=False it needs less meanwhile"

@@ -159,6 +159,10 @@ class Optimizers:
         gradients = [one.grad for one in self._parameters if one.grad is not None]
         return [local(one) for one in (*self._parameters, *gradients, *states)]
 
+    def are_known(self) -> bool:
+        """Whether there is one."""
+        return bool(self._footprints)
+
     def __str__(self) -> str:
         """Their classes."""
         return ", ".join(type(one).__name__ for one in self._footprints) or "no optimizer"
