@@ -91,7 +91,7 @@ def _kept_strides(parameter: torch.Tensor) -> tuple[int, ...]:
     """Its own, if it is dense; otherwise those of a contiguous tensor."""
     if torch.ops.aten.is_non_overlapping_and_dense(parameter):
         return tuple(parameter.stride())
-    return torch._prims_common.make_contiguous_strides_for(parameter.size())
+    return tuple(parameter.new_empty(parameter.size()).stride())
 
 
 @contextlib.contextmanager
