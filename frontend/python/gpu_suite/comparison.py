@@ -59,9 +59,10 @@ def _parts(model: str) -> dict[str, list[Row]]:
             "comparison", model, name, about, estimate, max(limit, estimate), list(needs), GIGABYTES[model]
         )
 
-    def at(other: str, part: float = 1.0, suffix: str = "") -> Row:
-        about = {"way": "rk", "codegen": "fx", "part": part}
-        return row(f"{FX} at {other}{suffix}", 18, 120, (other,), **about)
+    def at(codegen: str, other: str, part: float = 1.0, suffix: str = "") -> Row:
+        seconds, kind = (18, "fx") if codegen == FX else (40, "inductor")
+        about = {"way": "rk", "codegen": kind, "part": part}
+        return row(f"{codegen} at {other}{suffix}", seconds, 120, (other,), **about)
 
     def within(codegen: str, other: str) -> Row:
         # Inductor's kernels: a second plan, if the first one does not keep the budget.
@@ -81,7 +82,7 @@ def _parts(model: str) -> dict[str, list[Row]]:
             share(FX, "100%"),
             share(FX, "50%"),
             within(FX, "checkpoint"),
-            at("checkpoint"),
+            at(FX, "checkpoint"),
         ],
         "kernels of Inductor": [
             row("compile", 32, way="compile"),
@@ -90,8 +91,9 @@ def _parts(model: str) -> dict[str, list[Row]]:
             share(INDUCTOR, "50%"),
             share(INDUCTOR, "30%"),
             within(INDUCTOR, "compile + checkpoint"),
+            at(INDUCTOR, "compile + checkpoint"),
         ],
-        "more budgets": [share(FX, "70%"), share(FX, "30%"), at("checkpoint", 0.5, ", half of it")],
+        "more budgets": [share(FX, "70%"), share(FX, "30%"), at(FX, "checkpoint", 0.5, ", half of it")],
         "knobs": [],
     }
     for value in KNOB:

@@ -11,6 +11,7 @@ from test_runs import Tower, equal, ids
 from torch import nn
 
 import rk
+from rk._inductor import costs
 from rk._plan import measure
 from rk._run import group
 
@@ -77,6 +78,24 @@ def test_the_peak_of_the_loop_is_within_the_budget(compiled, name, micro_batches
     found, same = trained(*how, budget=budget)
     assert equal(bits, same)
     assert 0.9 * budget <= found <= budget, found / budget
+
+
+def test_one_graph_with_inductors_kernels_keeps_it_in_every_micro_batch(monkeypatch):
+    # Else measuring the memory's bandwidth would take more than the whole loop.
+    monkeypatch.setattr(costs, "SAMPLE", {"cpu": 1 << 12})
+    peak, _ = trained(whole, torch.optim.AdamW, 4)
+    budget = int(0.8 * peak)
+    found, _ = trained(whole, torch.optim.AdamW, 4, budget=budget, codegen="inductor")
+    assert 0.9 * budget <= found <= budget, found / budget
+
+
+def test_with_inductors_kernels_a_model_is_called_once_in_a_step():
+    model, run = linear(budget="1MB", codegen="inductor")
+    first = run(torch.ones(64, 64))
+    with pytest.raises(rk.CompileError, match="one graph that is called once in a step"):
+        run(torch.ones(64, 64))
+    first.sum().backward()
+    run(torch.ones(64, 64)).sum().backward()
 
 
 def test_auto_stays_below_the_capacity(monkeypatch):
@@ -216,14 +235,15 @@ class Late:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (dict(scope="device", codegen="inductor"), "codegen='inductor'"),
+        (dict(scope="device", codegen="rk"), "codegen='rk'"),
+        (dict(scope="device", codegen="inductor", budget="60%"), "a share of what a first step shows"),
         (dict(scope="device", optimizer=3), "optimizer=int"),
         (dict(scope="total", optimizer=torch.optim.SGD([torch.ones(1)])), "counts with scope='device'"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_by_name(options, told):
     with pytest.raises(rk.OptionError, match=told):
-        rk.compile(nn.Linear(2, 2), budget="1MB", **options)
+        rk.compile(nn.Linear(2, 2), **{"budget": "1MB", **options})
 
 
 def test_plans_are_listed_with_all_that_stands():

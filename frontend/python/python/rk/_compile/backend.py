@@ -90,6 +90,8 @@ class Compiled:
     def __init__(self, gm: fx.GraphModule, options: Options, reason: Any) -> None:
         """``reason`` is Dynamo's account of why the graph ended."""
         self.gm, self.options = gm, options
+        self._fits = options.scope == "device" and options.codegen == "inductor"
+        """Whether what is left for it is looked at before each call."""
         self.graph = GraphClass(options, reason)
         self.schedule: Schedule | None = None
         """The plan; None for a graph without a backward pass."""
@@ -111,6 +113,8 @@ class Compiled:
             group.first_run(self.graph)
         if self.forecast is not None:
             self.forecast.check()
+        if self._fits:
+            fixed.fit(self.graph)
         if self.graph.stale:
             self.compile(args)
             self.graph.group.forget_peak()
@@ -252,7 +256,7 @@ class Compiled:
             self.graph.asked = (str(error.smallest_bytes), 0)
             self.schedule = self.graph.plan(problem, budget)
         if self.forecast is not None:
-            places = step.gradient_places()
+            places = [] if self.options.scope == "device" else step.gradient_places()
             self.forecast.planned(self.schedule.budget if asked is None else asked, device, places)
         self._verifier = comparison.Verifier(step, device) if self.options.verify else None
         if self.options.codegen == "rk" and step.tangents:

@@ -50,6 +50,7 @@ class Planned:
         that is.
         """
         self.step, self.halves, self.schedule = problem.step, problem.halves, schedule
+        self.uncounted = problem.uncounted
         self.fingerprint = problem.fingerprint
         self.budget, self.inside = budget, inside
         self.device = problem.device
@@ -166,7 +167,7 @@ class Planned:
         other strides, while it is there.
         """
         results = V.graph.graph_outputs
-        places = [place for place in self.step.gradient_places() if place < len(results)]
+        places = [place for place in self.uncounted if place < len(results)]
         parameters = [joint.tensor_of(self.step.placeholders[place]) for place in places]
         return [
             place

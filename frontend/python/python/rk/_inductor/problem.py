@@ -246,11 +246,20 @@ class Problem(schedule.Problem):
         """How many lines there are."""
         return len(self.halves.lines)
 
+    @property
+    def _counts_gradients(self) -> bool:
+        return self.options.scope == "device"
+
+    @functools.cached_property
+    def uncounted(self) -> list[int]:
+        """Which results of backward no budget counts: gradients of parameters, but with scope ``device``."""
+        return [] if self._counts_gradients else self.step.gradient_places()
+
     @functools.cached_property
     def gradients(self) -> set[fx.Node]:
-        """The values that are gradients of parameters, which no budget counts."""
+        """The values that are such gradients."""
         bases = self.halves.backward.bases
-        return {bases[place] for place in self.step.gradient_places() if place < len(bases)} - {None}
+        return {bases[place] for place in self.uncounted if place < len(bases)} - {None}
 
     def checkpointed_peak(self) -> int:
         """The peak when the model's own checkpoints are obeyed."""
@@ -261,7 +270,7 @@ class Problem(schedule.Problem):
 
     @functools.cached_property
     def _written(self) -> tuple[str, list[str]]:
-        return Text(self.step, self.halves).parts()
+        return Text(self.step, self.halves, counts_gradients=self._counts_gradients).parts()
 
     @functools.cached_property
     def fingerprint(self) -> str:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class Text:
     """Spells nodes and runs; ``COST`` stands where the costs go."""
 
-    def __init__(self, step: Step, halves: Halves) -> None:
-        self.step, self.halves = step, halves
+    def __init__(self, step: Step, halves: Halves, *, counts_gradients: bool = False) -> None:
+        """``counts_gradients``: those of parameters are values of the step like any other."""
+        self.step, self.halves, self.counts_gradients = step, halves, counts_gradients
         self.names: dict[fx.Node, str] = {}
         self.types: dict[fx.Node, str] = {}
         self.symbols: set[str] = set()
@@ -166,7 +167,7 @@ class Text:
             give_back(node, "output", str(node.target))
         for place, node in enumerate(halves.backward.bases):
             source = step.placeholders[place] if place < len(step.placeholders) else None
-            role = "gradient" if source in step.static else "output"
+            role = "gradient" if source in step.static and not self.counts_gradients else "output"
             # What forward hands out, or comes in, stays what it is.
             given = halves.bases.get(node, node)
             if given not in found:

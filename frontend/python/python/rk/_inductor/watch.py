@@ -25,7 +25,7 @@ class Watch(MeasuredStep):
         planned = self._planned()
         self.settled = planned is None
         if planned is not None:
-            self.begins_with(planned.device, planned.step.gradient_places())
+            self.begins_with(planned.device, planned.uncounted)
 
     def took(self, peak: int) -> None:
         """Holds it against the replay."""

@@ -108,10 +108,15 @@ class Options:
 
     def check_runs(self) -> None:
         """Raises OptionError for what can be asked (``rk.fit``) and not be run."""
-        if self.scope == "device" and self.codegen != "fx":
+        if self.scope == "device" and self.codegen == "rk":
             raise OptionError(
-                f"scope='device' chooses the plan of every call, which codegen={self.codegen!r} does not "
-                "let; codegen='fx' does, and scope='total' counts what stands there, but for the optimizer"
+                "scope='device' chooses the plan of every call, which codegen='rk' does not let; "
+                "codegen='fx' does, and scope='total' counts what stands there, but for the optimizer"
+            )
+        if self.scope == "device" and self.codegen == "inductor" and self.budget.endswith("%"):
+            raise OptionError(
+                f"budget={self.budget!r} of scope='device' is a share of what a first step shows, and a plan "
+                "of Inductor's kernels is made before: give bytes or 'auto', or take codegen='fx'"
             )
 
     def as_dict(self) -> dict[str, Any]:

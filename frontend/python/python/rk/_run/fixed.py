@@ -20,7 +20,7 @@ from typing import Any
 
 from rk._graph import switches
 from rk._run.variants import Variant
-from rk.errors import BudgetError, ExecutionError
+from rk.errors import BudgetError, CompileError, ExecutionError
 
 Run = Callable[[list[Any]], Any]
 
@@ -67,7 +67,27 @@ def _divide(chain: list[Any], budget: str) -> None:
 
 def is_planned_again(owner: Any) -> bool:
     """Whether all calls of a class may hold less or more, when it is compiled again."""
-    return not owner.switches and owner.options.codegen == "inductor" and not owner.divided
+    is_alone = owner.options.scope == "device"
+    return not (owner.switches or owner.divided or is_alone) and owner.options.codegen == "inductor"
+
+
+def fit(owner: Any) -> None:
+    """With scope ``device``, a class of Inductor's is about to be called: if its plan takes more than is
+    left, it is compiled again for that. CompileError if another call is open.
+    """
+    group = owner.group
+    if group is None:
+        # A graph without a backward pass.
+        return
+    if group.open_classes():
+        raise CompileError(
+            f"{owner.name} is called while another forward pass has not had its backward pass. With "
+            "scope='device' and codegen='inductor' a model has to be one graph that is called once in a step "
+            "(torch.no_grad() around calls that need no gradient); codegen='fx' keeps the budget of any"
+        )
+    room = group.alone(group.asked)
+    if owner.base.schedule.peak > int(room):
+        owner.asked, owner.stale = (room, 0), True
 
 
 def begin_with_least(owner: Any) -> None:

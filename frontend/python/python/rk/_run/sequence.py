@@ -153,7 +153,9 @@ def learnt(group: Any, step: Step) -> Known:
     taken = group.taken(step)
     if chosen is None and group.meter.works and taken <= asked:
         # By plan it does not fit, and it did: what lived beside the calls was not there at their peaks.
-        return Known(tuple(step.trail), [one.variant for one in instances], asked, taken, 0, 0, holder)
+        ran = [one.variant for one in instances]
+        time, bound = (sum(getattr(one.schedule, name) for one in ran) for name in ("time", "lower_bound"))
+        return Known(tuple(step.trail), ran, asked, taken, time, bound, holder)
     need, peak = stands + peak + peak // MARGIN, stands + peak
     if chosen is None:
         _refuse(group, asked, need, holder, all(one.switches or one in again for one in owners))
