@@ -75,7 +75,17 @@ def gpt2():
     return models.gpt2(2)[0], lambda _: (torch.randint(1000, (4, 64)),)
 
 
+@pytest.fixture
+def two_threads():
+    """Workspaces of convolutions depend on the number of threads, and how well an arena is filled on them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.filterwarnings("ignore:rk. no schedule")
+@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("budget", ["80%", "60%", "40%"])
 @pytest.mark.parametrize("make", [perceptron, resnet, gpt2])
 def test_networks_train_to_the_bits_of_eager_in_one_arena(make, budget, programs, tmp_path):
