@@ -89,5 +89,7 @@ void rkRegisterForKernels(MlirDialectRegistry handle) {
   registerNVVMDialectTranslation(registry);
   NVVM::registerNVVMTargetInterfaceExternalModels(registry);
   gpu::registerOffloadingLLVMTranslationInterfaceExternalModels(registry);
-  registerPasses();
+  // The list of passes is one for the process, and has no lock: a second registration would move it under a thread that parses a
+  // pipeline.
+  [[maybe_unused]] static const bool once = (registerPasses(), true);
 }

@@ -17,7 +17,7 @@ use mlir_sys::*;
 use rk_dialect::pointwise::{Element, Elementwise, Formula};
 
 use crate::emit::{self, Signature};
-use crate::{KernelError, mlir, reduce, rows};
+use crate::{KernelError, llvm, mlir, reduce, rows};
 
 /// Threads of a block.
 const THREADS: i64 = 256;
@@ -117,11 +117,13 @@ pub fn ptx(
     let outlined = mlir::lowered(&context, &text, &[&outlining])?;
     let launch = launch(&outlined)
         .ok_or_else(|| KernelError::Mlir(format!("no launch in\n{}", outlined.as_operation())))?;
+    let list = llvm::targets();
     let serialized = mlir::lowered(
         &context,
         &text,
         &[&outlining, &lowering, "builtin.module(gpu-module-to-binary{format=isa})"],
     )?;
+    drop(list);
     let text = object(&serialized)
         .ok_or_else(|| KernelError::Mlir(format!("no PTX in\n{}", serialized.as_operation())))?;
     // A driver would refuse the module, not before the step runs.

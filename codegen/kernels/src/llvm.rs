@@ -4,6 +4,7 @@
 //! linked by `rk-dialect`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlir_sys::{
     LLVMContextCreate, LLVMContextRef, LLVMModuleRef, MlirOperation, mlirTranslateModuleToLLVMIR,
@@ -106,6 +107,13 @@ const POSITION_INDEPENDENT: c_int = 2;
 const DEFAULT_MODEL: c_int = 0;
 const OBJECT_FILE: c_int = 1;
 
+/// Held while LLVM's list of targets is read or may grow, because the list has no lock of its own. MLIR adds NVPTX to it when it
+/// first makes PTX.
+pub fn targets() -> MutexGuard<'static, ()> {
+    static TARGETS: Mutex<()> = Mutex::new(());
+    TARGETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Translates a module of the LLVM dialect, optimizes it and returns an object file.
 ///
 /// # Safety
@@ -115,12 +123,14 @@ pub unsafe fn object(module: MlirOperation, triple: &str, cpu: &str) -> Result<V
     let (triple, cpu, none) = (text(triple), text(cpu), text(""));
     // SAFETY: every handle is made here, checked, used while it is alive, and freed once.
     unsafe {
-        native::initialize();
         let mut target = std::ptr::null_mut();
         let mut error = std::ptr::null_mut();
+        let list = targets();
+        native::initialize();
         if LLVMGetTargetFromTriple(triple.as_ptr(), &mut target, &mut error) != 0 {
             return Err(message(error));
         }
+        drop(list);
         let context = LLVMContextCreate();
         let ir = mlirTranslateModuleToLLVMIR(module, context);
         if ir.is_null() {

@@ -80,6 +80,7 @@ fn run_all(programs: Vec<Program>) -> Result<Vec<String>> {
             let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
             println!("\n=== {name}\n{}{}", said[0].trim_start(), said[1]);
             if !output.status.success() {
+                println!("{name} ended with {}", output.status);
                 failed.lock().expect("no panic").push(name);
             }
         }
