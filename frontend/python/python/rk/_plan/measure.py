@@ -41,19 +41,21 @@ def memory(device: torch.device) -> Iterator[Memory]:
         return
     module = torch.get_device_module(device)
     module.synchronize(device)
-    before = module.memory_stats(device).get(f"{REQUESTED}.current", 0)
+    before = _asked_for(module.memory_stats(device), "current")
     module.reset_peak_memory_stats(device)
     yield measured
     module.synchronize(device)
     after = module.memory_stats(device)
-    measured.peak = after.get(f"{REQUESTED}.peak", 0) - before
-    measured.left = after.get(f"{REQUESTED}.current", 0) - before
+    measured.peak = _asked_for(after, "peak") - before
+    measured.left = _asked_for(after, "current") - before
 
 
-REQUESTED = "requested_bytes.all"
-"""The statistic of PyTorch's caching allocator that leaves out what lies unused behind a tensor, in a block
-that was not worth splitting.
-"""
+def _asked_for(statistics: dict[str, int], when: str) -> int:
+    """Bytes that PyTorch's caching allocator was asked for. What lies unused behind a tensor, in a block that
+    was not worth splitting, is left out if the allocator tells; CUDA's own (``cudaMallocAsync``) does not.
+    """
+    kept = statistics.get(f"allocated_bytes.all.{when}", 0)
+    return statistics.get(f"requested_bytes.all.{when}", 0) or kept
 
 
 def device_of(model: nn.Module) -> torch.device:
