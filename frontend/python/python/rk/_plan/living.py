@@ -33,8 +33,10 @@ _FROZEN: dict[Classes, tuple[_Mark, list[weakref.ref[Any]]]] = {}
 def objects(classes: Classes) -> list[Any]:
     """All that live. What is frozen and takes no weak reference (a tuple) is left out."""
     listed = gc.get_objects()
-    # Lazy proxies among the objects must not be asked for their class.
-    found = [one for one in listed if issubclass(type(one), classes)]
+    # Lazy proxies among the objects must not be asked for their class. There are hundreds of thousands of objects, of a
+    # few thousand types.
+    wanted = {kind for kind in set(map(type, listed)) if issubclass(kind, classes)}
+    found = [one for one in listed if type(one) in wanted]
     if gc.get_freeze_count():
         known = {id(one) for one in found}
         frozen = (reference() for reference in _frozen(classes, listed))
