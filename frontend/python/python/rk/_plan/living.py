@@ -33,8 +33,8 @@ _FROZEN: dict[Classes, tuple[_Mark, list[weakref.ref[Any]]]] = {}
 def objects(classes: Classes) -> list[Any]:
     """All that live. What is frozen and takes no weak reference (a tuple) is left out."""
     listed = gc.get_objects()
-    # Lazy proxies among the objects must not be asked for their class. There are hundreds of thousands of objects, of a
-    # few thousand types.
+    # Lazy proxies among the objects must not be asked for their class. Hundreds of thousands of objects are
+    # of a few thousand types.
     wanted = {kind for kind in set(map(type, listed)) if issubclass(kind, classes)}
     found = [one for one in listed if type(one) in wanted]
     if gc.get_freeze_count():
@@ -46,7 +46,7 @@ def objects(classes: Classes) -> list[Any]:
 
 def _frozen(classes: Classes, listed: Sequence[Any]) -> list[weakref.ref[Any]]:
     mark, references = _FROZEN.get(classes, (None, []))
-    if mark is None or not any(one is mark for one in listed):
+    if mark is None or id(mark) not in map(id, listed):
         mine = {id(one) for one in listed}
         reached = (one for one in _reached(listed) if id(one) not in mine)
         found = [one for one in reached if issubclass(type(one), classes)]
