@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from campaigns.program import Program
 
@@ -21,9 +22,11 @@ FRESH_AFTER = 300
 class Worker:
     """A process that judges programs; a new one takes its place when it dies or hangs."""
 
-    def __init__(self, limit: float) -> None:
-        """``limit``: seconds that one program may take."""
-        self.limit, self.judged = limit, 0
+    def __init__(self, limit: float, told: Path) -> None:
+        """``limit``: seconds that one program may take; ``told``: the file that gets what workers print, and
+        where they were when they died.
+        """
+        self.limit, self.told, self.judged = limit, told, 0
         self._process: subprocess.Popen[str] | None = None
 
     def judge(self, program: Program, names: list[str]) -> tuple[list[dict[str, str]], float]:
@@ -64,16 +67,17 @@ class Worker:
             **os.environ,
             "OMP_NUM_THREADS": "1",
         }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "campaigns.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            bufsize=1,
-            env=environment,
-            start_new_session=True,
-        )
+        with self.told.open("ab") as told:
+            self._process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-m", "campaigns.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=told,
+                text=True,
+                bufsize=1,
+                env=environment,
+                start_new_session=True,
+            )
         self.judged = 0
         if self._line(max(120, self.limit)) != "ready\n":
             raise RuntimeError("the worker does not start; try python -m campaigns.worker")

@@ -2,7 +2,7 @@
 
 Every program follows from its seed. Results go to a folder, one line for a program, and a campaign that is
 started again with the same folder leaves out what is there. What fails is made smaller and written as a
-script.
+script. What workers print, and where one was when it died, is in ``worker.log``.
 Exits with 1 when there are findings.
 """
 
@@ -47,7 +47,7 @@ class Campaign:
 
     def work(self) -> None:
         """Judges programs until there are none left."""
-        worker = process.Worker(self.about.limit)
+        worker = process.Worker(self.about.limit, self.out / "worker.log")
         try:
             while (seed := self.next()) is not None:
                 program = generate(seed)
