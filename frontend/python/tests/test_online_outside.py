@@ -318,3 +318,19 @@ def test_the_value_of_a_managed_tensor_is_not_given_away():
     for read in (lambda: weight + 1, lambda: weight.detach().numpy().sum(), lambda: str(weight)):
         with pytest.raises(RuntimeError, match=r"x.data = y.*x.copy_\(y\)"):
             read()
+
+
+def test_what_is_written_together_with_weights_stays():
+    """As an optimizer's one call writes weights, made outside, and what it keeps for each, made inside: to
+    compute that again would write to the weights.
+    """
+    weight = torch.zeros(1000)
+    with rk.memory_budget(16_000) as context:
+        kept = torch.ones(1000) * 2
+        torch._foreach_add_([weight, kept], 1.0)
+        others = [torch.full((1000,), float(number)) for number in range(8)]
+        total = sum(others)
+        assert context.statistics()["evictions"] > 0
+        assert torch.equal(kept, torch.full((1000,), 3.0))
+        assert total[0] == 28
+    assert torch.equal(weight, torch.ones(1000))

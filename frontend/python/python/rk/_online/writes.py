@@ -64,7 +64,9 @@ class Writes(Calls):
         direct = {p: value for p in places if (value := self._written_in_place(func, tensors[p])) is not None}
         moved = [p for p in places if p not in direct]
         replay = Overwrite(func, template, options, moved)
-        once = known.again(tensors) is Manner.ONCE
+        # A second run of a call that writes to both kinds would need copies of what it writes outside. What
+        # optimizers keep beside weights stays anyway.
+        once = known.again(tensors) is Manner.ONCE or bool(moved and direct)
         if known.makes_new and not once:
             replay.scratch = {place: value.clone() for place, value in direct.items()}
         ids, operands = self._begin(replay, known, tensors, direct)
