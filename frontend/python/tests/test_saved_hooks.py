@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import pickle
 
@@ -11,7 +12,11 @@ from test_bits import equal
 from test_hard_places import Chain, floats
 from test_native import Perceptron, compiled, programs  # noqa: F401 - a fixture
 from torch import nn
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import (
+    checkpoint,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_early_stop,
+)
 
 import rk
 
@@ -95,6 +100,19 @@ def test_a_reentrant_checkpoint_around_the_model():
         return checkpoint(function, x.requires_grad_(), use_reentrant=True)
 
     assert equal(*both(around))
+
+
+def test_a_selective_checkpoint_around_the_model():
+    """It looks into compiled code and keeps what it sees for its second run: nothing of an arena, and nothing
+    of the rehearsal.
+    """
+    products = [torch.ops.aten.mm.default, torch.ops.aten.addmm.default]
+    contexts = functools.partial(create_selective_checkpoint_contexts, products)
+
+    def around(function, x):
+        return checkpoint(function, x, use_reentrant=False, context_fn=contexts)
+
+    assert equal(*both(around, lambda: Chain(lambda: nn.Dropout(0.3))))
 
 
 def test_under_hooks_a_forward_without_backward_gives_its_arena_free(programs):  # noqa: F811

@@ -30,6 +30,7 @@ import torch
 from torch import fx
 from torch._C._aoti import alloc_tensors_by_stealing_from_void_ptrs as stolen  # the one for one tensor leaks
 from torch._C._aoti import unsafe_alloc_void_ptrs_from_tensors as handles_of
+from torch.utils._mode_utils import no_dispatch
 
 from rk import _rk_runtime
 from rk._codegen import saved_hooks
@@ -307,7 +308,13 @@ def _whole(name: str, run: Callable[[list[Any]], Sequence[Any]]) -> Callable[...
 
 def _boxed(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
     def boxed(args: list[Any]) -> Sequence[Any]:
-        return run(args)
+        if torch.compiler.is_compiling():
+            # Compiled autograd traces it.
+            return run(args)
+        # A mode that looks into compiled code may keep what it sees (a selective checkpoint around it does):
+        # values in an arena, which the next run overwrites.
+        with no_dispatch():
+            return run(args)
 
     boxed._boxed_call = True
     return boxed
