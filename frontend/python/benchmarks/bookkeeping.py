@@ -1,9 +1,10 @@
 """``python -m benchmarks.bookkeeping``: what it takes to know which plan a call of a layer runs.
 
 Forty-eight equal layers are trained until their sequence is known. Then the passes of all plans are replaced
-by what gives back the results of a call that has run, and the step is driven as autograd drives it: 48
-forward halves, and 48 backward halves in the reverse order. What is left is rk's: the choice, tickets, what
-is put aside, slots. The smallest of many steps is told, because everything else on the machine adds to it.
+by what gives back the results of a call that has run, and the step is driven as autograd drives it, where
+nothing records gradients: 48 forward halves, and 48 backward halves in the reverse order. What is left is
+rk's: the choice, tickets, what is put aside, slots. The smallest of many steps is told, because everything
+else on the machine adds to it.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def without_passes(model: nn.Module, step: Callable[[], None]) -> Callable[[], N
     tangent = torch.zeros(64, 32)
     handed = switch._handed
 
+    @torch.no_grad()
     def left() -> None:
         calls = [switch._forward(list(args)) for _ in range(LAYERS)]
         while calls:
