@@ -142,7 +142,8 @@ class Careful:
             )
         if smallest is not None:
             text += f". The smallest budget that does up to here is {smallest - rest} bytes"
-            text += f"; with the calls that follow, {smallest} should do" if rest else ""
+            follows = f"with the calls that follow, {smallest} should do"
+            text += f"; {follows if rest else 'calls that follow may need more'}"
         sequence.refuse(self, text, int(self.asked), smallest, owner.name)
         return least
 
