@@ -7,6 +7,7 @@ import pytest
 import torch
 from test_bits import equal
 from torch._dynamo import compiled_autograd
+from torch.nn import functional
 
 import rk
 from rk._compile import backend
@@ -121,10 +122,23 @@ def written_by_number(x):
     return y * x
 
 
+def laplacian(x):
+    """Forward mode over reverse mode: weights, which have no tangent, get zeros that have no memory."""
+    hessian = torch.func.vmap(torch.func.hessian(lambda v: functional.linear(v, WEIGHT).tanh().sum()))(x)
+    return hessian.diagonal(dim1=-2, dim2=-1).sum(-1).square()
+
+
+def largest_of_bags(x):
+    return functional.embedding_bag(torch.arange(4).view(2, 2), x, mode="max")
+
+
+WEIGHT = torch.ones(8, 8) / 8
 REFUSED = [
     (filled, "auto_functionalized_v2 of rk_limits.fill.default"),
     (chosen, "higher-order operator cond"),
     (lambda x: torch.view_as_real(x * (1 + 2j)), "of aten.mul.Tensor is .1.2j., of type complex"),
+    (laplacian, "_efficientzerotensor.default makes zeros without memory"),
+    (largest_of_bags, "what aten._embedding_bag_.*backward.default needs .* depends on its data"),
     (
         lambda x, i: x[i.long()],
         r"argument .* has elements of type torch.uint16",

@@ -107,6 +107,24 @@ def test_a_changed_output_that_backward_reads_is_an_error(codegen):
         result.sum().backward()
 
 
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_inputs_of_inference_mode(codegen):
+    """Autograd counts no writes to them, and saves none of them."""
+    found = []
+    for backend in ("aot_eager", "rk"):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh())
+        options = {"options": {"budget": "100%", "codegen": codegen}} if backend == "rk" else {}
+        run = torch.compile(lambda x, model=model: model(x + 1), backend=backend, **options)
+        for _ in range(2):
+            with torch.inference_mode():
+                x = torch.randn(64, 32) * 2
+            run(x).square().mean().backward()
+        found.append([one.grad for one in model.parameters()])
+    assert all(map(torch.equal, *found))
+
+
 def test_a_constant_backward_of_a_custom_function_is_computed_after_the_change():
     class Late(torch.autograd.Function):
         @staticmethod

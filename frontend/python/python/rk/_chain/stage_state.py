@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from rk._graph import switches
+from rk._graph import loans, switches
 
 
 def detached(value: Any, requires_grad: bool) -> Any:
@@ -54,7 +54,7 @@ class StageState:
         self._generators = _generators(device) if random else None
         self._buffers = [(one, one.detach().clone()) for one in module.buffers()]
         tensors = named(module, given)
-        self._checked = [(name, one, one._version) for name, one in tensors.items() if name in checked]
+        self._checked = [(name, one, loans.version(one)) for name, one in tensors.items() if name in checked]
         lent = [one for name, one in tensors.items() if name not in checked]
         known = {id(one): old for one, old in self._buffers}
         self._lent = [(one, known.get(id(one), one.detach().clone())) for one in lent]
@@ -72,7 +72,7 @@ class StageState:
         updated = {id(one) for one, _ in self._buffers}
         self._lent = [(one, old) for one, old in self._lent if id(one) not in updated]
         checked = [(name, one) for name, one, _ in self._checked if id(one) not in updated]
-        self._checked = [(name, one, one._version) for name, one in checked]
+        self._checked = [(name, one, loans.version(one)) for name, one in checked]
         if self._host is not None and not self._host.moved():
             self._host = None
 
@@ -86,7 +86,7 @@ class StageState:
     def again(self) -> Iterator[None]:
         """Everything as before the first run, while this lasts."""
         for name, one, version in self._checked:
-            if one._version != version:
+            if loans.version(one) != version:
                 raise RuntimeError(
                     f"one of the variables needed for gradient computation has been modified by an inplace "
                     f"operation: {name}, which a stage reads again in its second run"

@@ -20,6 +20,10 @@ PLAIN = (int, float, bool, str, torch.dtype, torch.memory_format, torch.device, 
 """What an argument may be besides tensors, and lists."""
 NOT_FROM_OUTSIDE = {torch.uint16, torch.uint32, torch.uint64, torch.float8_e8m0fnu}
 """Element types that values of a step may have, and neither its arguments nor its tangents."""
+WITHOUT_MEMORY = "aten::_efficientzerotensor"
+"""Zeros that kernels know by their kind, not by their bytes; so may be what is made of them."""
+LARGEST_OF_A_BAG = 2
+"""The mode of an ``nn.EmbeddingBag`` whose backward pass looks up which bags are empty."""
 
 
 def check(step: Step, device: torch.device) -> None:
@@ -78,7 +82,11 @@ def _call(node: fx.Node) -> None:
     if not isinstance(target, torch._ops.OpOverload):
         name = getattr(target, "__qualname__", str(target))
         raise _refused(f"{name} is a function of Python, not an operator", node)
+    if target.name() == WITHOUT_MEMORY:
+        raise _refused(f"{target} makes zeros without memory, for forward-mode differentiation", node)
     for name, value in spelling.in_schema_order(spelling.operator(target), node):
+        if (name, value) == ("mode", LARGEST_OF_A_BAG) and "bag_backward" in target.name():
+            raise _refused(f"what {target} needs besides its results depends on its data", node)
         _argument(node, name, value)
 
 

@@ -28,6 +28,13 @@ SMALL = 8
 """How many times larger than an argument must be what is made of it, so that the argument is copied."""
 
 
+def version(tensor: torch.Tensor) -> int:
+    """How often a tensor has been written to, as autograd counts. It does not count for tensors of inference
+    mode, and saves none of them for backward.
+    """
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def shown(node: fx.Node) -> set[fx.Node]:
     """The arguments whose storage a node shows: itself, or what it is a view of."""
     if node.op == "placeholder":

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from rk._graph import switches
+from rk._graph import loans, switches
 from rk._graph.repetition import generators
 from rk._online.outside import Outside, flat_storage, modified
 
@@ -143,7 +143,7 @@ class Replay:
 
     def keep_outside(self, place: int, tensor: Tensor, storage: Any, watch: Outside) -> None:
         """The call reads a tensor that is not managed; ``storage`` is None if it has no single one."""
-        version = 0 if tensor.is_inference() else tensor._version
+        version = loans.version(tensor)
         self.outside[place] = tensor, storage, version
         self.watch, self.since = watch, watch.left
 
@@ -172,7 +172,7 @@ class Replay:
             raise modified(self.func, tensor)
         if copy is not None:
             return reshaped(copy.untyped_storage(), tensor)
-        if not tensor.is_inference() and tensor._version != version:
+        if loans.version(tensor) != version:
             raise modified(self.func, tensor)
         if self.watch.digests and storage is not None:
             self.watch.check(self.func, tensor, self.since)

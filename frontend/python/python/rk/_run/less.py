@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.weak import TensorWeakRef
 
+from rk._graph import loans
+
 if TYPE_CHECKING:
     from rk._run.variants import Code, Instance, Key
 
@@ -66,7 +68,7 @@ def _way_of(owner: Any, code: Code) -> Way:
 
 
 def _together(instance: Instance, way: Way, spared: Spared, saved: list[torch.Tensor]) -> Free:
-    versions = {key: one._version for key, one in spared.items()}
+    versions = {key: loans.version(one) for key, one in spared.items()}
     return functools.partial(_become_checkpoint, instance, way, spared, versions, saved)
 
 
@@ -81,13 +83,15 @@ def _alone(
         way = _way_of(instance.owner, code)
         known = {place: remembered[place] for _, place in way.missing}
         args = {place: None if one is None else one() for place, one in known.items()}
-        if not way.is_open or any(one is None or one._version != versions[at] for at, one in args.items()):
+        if not way.is_open or any(
+            one is None or loans.version(one) != versions[at] for at, one in args.items()
+        ):
             instance.free = None
             return
         # What is given up makes room for copies.
         _give_up(way, saved)
         spared = way.spared(args)
-        now = {key: one._version for key, one in spared.items()}
+        now = {key: loans.version(one) for key, one in spared.items()}
         _become_checkpoint(instance, way, spared, now, saved)
 
     return free
@@ -109,4 +113,4 @@ def _become_checkpoint(
 
 
 def _version(argument: Any) -> int:
-    return argument._version if isinstance(argument, torch.Tensor) else 0
+    return loans.version(argument) if isinstance(argument, torch.Tensor) else 0

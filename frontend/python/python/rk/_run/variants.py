@@ -246,7 +246,7 @@ class Switch(program.Program):
     def _in_slots(self, instance: Instance, code: Code, saved: list[Any]) -> list[Any]:
         places = self._places_of(code)
         beside = instance.beside = {key: saved[place] for key, place in places.beside}
-        instance.versions = {key: beside[key]._version for key in places.checked}
+        instance.versions = {key: loans.version(beside[key]) for key in places.checked}
         return [_nothing() if place is None else saved[place] for place in places.in_slots]
 
     def _over(self, number: int, _: Any) -> None:
@@ -278,11 +278,12 @@ class Switch(program.Program):
 
     def _out_of_slots(self, instance: Instance, code: Code, args: list[Any]) -> list[Any]:
         for key, version in instance.versions.items():
-            if instance.beside[key]._version != version:
+            now = loans.version(instance.beside[key])
+            if now != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace "
-                    f"operation: an input of {self._owner.name}, at version {instance.beside[key]._version} "
-                    f"instead of {version}"
+                    f"operation: an input of {self._owner.name}, at version {now} instead "
+                    f"of {version}"
                 )
         beside, places = instance.beside or {}, self._places_of(code).slots
         keyed = zip(code.keys, places, strict=True)
