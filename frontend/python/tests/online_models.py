@@ -174,7 +174,10 @@ class Meter(TorchDispatchMode):
         self.sizes = {}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        known = {t.untyped_storage()._cdata for t in self._tensors([args, list((kwargs or {}).values())])}
+        given = [args, list((kwargs or {}).values())]
+        known = {t.untyped_storage()._cdata for t in self._tensors(given)}
+        # aten.set_ is given the storage itself.
+        known |= {one._cdata for one in args if isinstance(one, torch.UntypedStorage)}
         result = func(*args, **(kwargs or {}))
         before = self.now
         for tensor in self._tensors(result):
