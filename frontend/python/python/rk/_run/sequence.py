@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from rk import _rk
-from rk._run import fixed
+from rk._run import fixed, refinement
 from rk._run.steps import Known, Step
 from rk._run.variants import Variant
 from rk.errors import BudgetError
@@ -107,6 +107,11 @@ class Observed:
         places = self.choose(budget, options)[0]
         return None if places is None else [those[v] for those, v in zip(found, places, strict=True)]
 
+    def chosen(self, budget: int, variants: dict[Any, list[Variant]]) -> Any:
+        """The choice when each instance may run any of its class's variants."""
+        options = [[_numbers(one, v) for v in variants[one.owner]] for one in self.calls]
+        return self.choose(budget, options)
+
     def need(self, options: list[list[Numbers]]) -> int:
         """The smallest budget with these options."""
         return self.choose(0, options)[2]
@@ -135,9 +140,9 @@ def learnt(group: Any, step: Step) -> Known:
     again = [owner for owner in owners if fixed.is_planned_again(owner)]
     _plan_alike(observed, budget, variants, again)
     for attempt in range(TIGHTER):
-        options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
-        chosen, time, peak, event, bound = observed.choose(budget, options)
+        chosen, time, peak, event, bound = found = observed.chosen(budget, variants)
         if chosen is not None:
+            chosen, time, peak, event, bound = refinement.refined(observed, budget, variants, found)
             break
         if not attempt and _add_seen(observed, variants):
             continue
@@ -147,8 +152,7 @@ def learnt(group: Any, step: Step) -> Known:
         budget = most
         if observed.are_apart:
             _add_for_room(observed, budget, variants)
-        options = [[_numbers(one, v) for v in variants[one.owner]] for one in instances]
-        chosen, time, peak, event, bound = observed.choose(budget, options)
+        chosen, time, peak, event, bound = observed.chosen(budget, variants)
     holder = _holder(observed, event)
     taken = group.taken(step)
     if chosen is None and group.meter.works and taken <= asked:
@@ -208,8 +212,7 @@ def _plan_alike(
     for share in ALIKE if owners else ():
         found = {owner: fixed.holding(owner, share, budget) for owner in owners}
         variants.update({owner: [one] for owner, one in found.items() if one is not None})
-        options = [[_numbers(one, v) for v in variants[one.owner]] for one in observed.calls]
-        if None not in found.values() and observed.choose(budget, options)[0] is not None:
+        if None not in found.values() and observed.chosen(budget, variants)[0] is not None:
             return
 
 
