@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 
 import pytest
@@ -334,3 +335,45 @@ def test_what_is_written_together_with_weights_stays():
         assert torch.equal(kept, torch.full((1000,), 3.0))
         assert total[0] == 28
     assert torch.equal(weight, torch.ones(1000))
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, row):
+        return torch.arange(16.0) * row / 100, row
+
+
+def test_what_comes_from_workers_and_files_is_made_outside(tmp_path):
+    """Both give an empty tensor memory that is there. Workers inherit the context, and heed no budget."""
+    torch.save({"turned": torch.arange(12.0).view(3, 4).t(), "rows": torch.arange(5)}, tmp_path / "file.pt")
+
+    def trained(workers):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh())
+        read = torch.load(tmp_path / "file.pt")
+        total = read["turned"].mul_(2).sum() + read["rows"].sum()
+        for x, rows in torch.utils.data.DataLoader(Rows(), batch_size=8, num_workers=workers):
+            (model(x.add_(1)).square().sum() * rows.sum() * total).backward()
+        return [one.grad for one in model.parameters()]
+
+    expected = trained(0)
+    for workers in (0, 1):
+        with rk.memory_budget(6_000) as context:
+            found = trained(workers)
+            assert context.statistics()["recomputations"] > 0
+        assert all(map(torch.equal, found, expected))
+
+
+def test_a_model_made_inside_is_saved_with_its_parameters():
+    with rk.memory_budget(None):
+        model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+        model[1].bias.requires_grad_(False)
+        wanted = model[0].weight * 2
+        saved = pickle.dumps((model, wanted))
+    read, again = pickle.loads(saved)
+    assert [one.requires_grad for one in read.parameters()] == [True, True, True, False]
+    assert again.requires_grad and torch.equal(again, rk.decheckpoint(wanted))
+    read(torch.ones(2, 4)).sum().backward()
+    assert read[0].weight.grad is not None

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import (
     _disable_current_modes,
     _get_current_dispatch_mode_stack,
 )
+from torch.utils.data import get_worker_info
 
 from rk._online.dispatch import Managed, OutOfMemoryError, Runtime
 from rk._rk import budget_bytes
@@ -75,7 +76,8 @@ class _Mode(TorchDispatchMode):
             mode.inside -= 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.inside:
+        if self.inside or get_worker_info() is not None:
+            # The worker of a data loader is a process of its own, whose memory is no part of the step's.
             return func(*args, **(kwargs or {}))
         if FakeTensor in types:
             # Somebody traces a graph: there is no memory in it.

@@ -120,19 +120,22 @@ class Managed(Tensor):
 
     def __reduce_ex__(self, protocol: int) -> Any:
         """Saved as an ordinary tensor."""
-        return self._ordinary("__reduce_ex__", protocol)
+        with _disable_current_modes():
+            return self._apart().__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        """An ordinary tensor with the same value, and a parameter if this is one."""
+        """An ordinary tensor with the same value."""
         if not self.is_leaf:
             raise RuntimeError("Only leaf tensors can be copied deeply: detach it, or decheckpoint it.")
+        memo[id(self)] = value = self._apart()
+        return value
+
+    def _apart(self) -> Tensor:
+        """An ordinary leaf with the same value, and a parameter if this is one."""
         value = self.plain()
         if isinstance(self, torch.nn.Parameter):
-            value = torch.nn.Parameter(value, self.requires_grad)
-        else:
-            value.requires_grad_(self.requires_grad)
-        memo[id(self)] = value
-        return value
+            return torch.nn.Parameter(value, self.requires_grad)
+        return value.requires_grad_(self.requires_grad)
 
     def is_checkpoint(self) -> bool:
         """Whether a budget manages this tensor."""

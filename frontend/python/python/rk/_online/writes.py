@@ -38,6 +38,8 @@ _VIEWS = {
     _aten.unsqueeze_.default: _aten.unsqueeze.default,
 }
 """What makes of a tensor a view of itself, and what makes such a view."""
+_TAKES_MEMORY = _aten.set_.source_Storage_storage_offset
+"""Gives a tensor memory that is there, as ``torch.load`` does, and the batches of a loader's workers."""
 
 
 class Writes(Calls):
@@ -56,6 +58,8 @@ class Writes(Calls):
         if known.refused:
             if func in _VIEWS and self._is_alone(tensors[0]):
                 return self._becomes_view(func, tensors[0], template[1:])
+            if func is _TAKES_MEMORY and not tensors[0].numel():
+                return self._takes_memory(tensors[0], *template[1:])
             raise NotImplementedError(f"{func} {known.refused}: not under a memory budget")
         slots = [
             slot for w in writes for slot in flat([template[w] if isinstance(w, int) else options.get(w)])
@@ -123,6 +127,18 @@ class Writes(Calls):
         self.wrappers[tensor._handle.id] = weakref.ref(tensor)
         with no_dispatch():
             return func(tensor, *rest)
+
+    def _takes_memory(self, tensor: Tensor, storage: Any, *lies: Any) -> Tensor:
+        """An empty tensor shows memory that was made outside from now on."""
+        if type(tensor) is not Managed:
+            return _TAKES_MEMORY(tensor, storage, *lies)
+        with no_dispatch():
+            outside = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            view = self.adopt(_TAKES_MEMORY(outside, storage, *lies))
+            Tensor.data.__set__(tensor, view)
+        tensor._handle = view._handle
+        self.wrappers[tensor._handle.id] = weakref.ref(tensor)
+        return tensor
 
     def _grow(
         self,
