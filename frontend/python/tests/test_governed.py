@@ -9,8 +9,10 @@ import warnings
 
 import pytest
 import torch
+from codegens import CODEGENS
 from test_hard_places import Chain, floats
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import rk
 
@@ -281,3 +283,31 @@ def test_verify_says_what_is_not_planned():
     assert "governs nothing" in str(seen) and "gave up Layered.forward" in str(seen)
     seen = rk.verify(Beside(), sample(), "100%", steps=1)
     assert not seen and "only a part" in str(seen) and "NOT as promised" in str(seen)
+
+
+def test_a_mode_that_looks_on_is_named():
+    """Dynamo compiles nothing under it, and nothing afterwards, and says so to nobody."""
+    run, x = rk.compile(Layered(), budget="1MiB"), torch.randn(64, WIDTH)
+    with FlopCounterMode(display=False), pytest.raises(rk.CompileError, match="under FlopCounterMode"):
+        run(x)
+    with pytest.raises(rk.CompileError, match=r"under FlopCounterMode.*torch\._dynamo\.reset\(\)"):
+        run(x)
+    torch._dynamo.reset()
+    run(x).sum().backward()
+    assert rk.plans()
+
+
+@pytest.mark.parametrize("codegen", CODEGENS)
+def test_a_default_device_is_for_the_callers_tensors(codegen):
+    """What rk tells forward passes apart by has a device of its own."""
+    x, found = torch.randn(64, WIDTH), []
+    for run in (lambda model: model, lambda model: rk.compile(model, budget="100%", codegen=codegen)):
+        torch.manual_seed(0)
+        model = Layered()
+        function = run(model)
+        for _ in range(2):
+            with torch.device("meta"):
+                loss = function(x).square().mean()
+                loss.backward()
+        found.append([one.grad for one in model.parameters()])
+    assert all(map(torch.equal, *found))

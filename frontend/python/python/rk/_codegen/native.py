@@ -101,7 +101,9 @@ class Program:
         """Where each argument of the step comes from: a place among the inputs, or a tensor."""
         places = {str(node.target): place for place, node in enumerate(self.inputs)}
         with real_tensors():
-            self._constants: dict[str, torch.Tensor] = {"outside": torch.empty(0, dtype=torch.int8)}
+            self._constants: dict[str, torch.Tensor] = {
+                "outside": torch.empty(0, dtype=torch.int8, device="cpu")
+            }
         for node in self._step.nodes:
             if node is not None and node.op == "get_attr":
                 self._constants[node.target] = getattr(self._step.gm, node.target)
@@ -147,7 +149,8 @@ class Program:
         if hooked:
             # They may be there to let go of what is saved.
             machine.release()
-        ticket, keeper = torch.tensor(number), torch.tensor(0 if recomputed else number)
+        numbers = (number, 0 if recomputed else number)
+        ticket, keeper = (torch.tensor(one, device="cpu") for one in numbers)
         self._busy[number], self.last = (machine, hooked), machine
         owner = ticket if recomputed else keeper
         weakref.finalize(owner.untyped_storage(), self._give_up, number).atexit = False
@@ -230,7 +233,7 @@ class Program:
         """The graphs of one call that AOTAutograd reads."""
         fake = next(tensor for node in self.inputs if (tensor := joint.tensor_of(node)) is not None)
         with fake.fake_mode:
-            marks = [{"val": torch.empty((), dtype=torch.int64)} for _ in range(2)]
+            marks = [{"val": torch.empty((), dtype=torch.int64, device="cpu")} for _ in range(2)]
         # AOTAutograd puts it on the node instead of giving it to autograd, which would show it to hooks.
         # Compiled autograd does not look there, and runs no hooks.
         marks[1]["saved_tensor_with_no_vc_check"] = not saved_hooks.autograd_is_compiled()

@@ -76,6 +76,7 @@ class Watch:
         """``given`` are the options as the user wrote them, ``original`` is what was compiled."""
         self.run, self.given, self.original = run, given, original
         self._is_settled = self._is_told = False
+        self._onlookers: list[str] = []
         with contextlib.suppress(OptionError):
             # Wrong options are told when the function is called, as PyTorch does.
             options = Options.parse(given)
@@ -116,9 +117,12 @@ class Watch:
         if self._is_told and not news and not is_error:
             return
         self._is_told = True
+        self._onlookers = heard.onlookers() or self._onlookers
         what = "only a part of this call" if governed else "nothing in this call"
-        reasons = news or heard.earlier(self.original)
-        tell(options, what, _told(reasons, eager, later, self.original), partly=bool(governed))
+        reasons = news or ([] if self._onlookers else heard.earlier(self.original))
+        tell(
+            options, what, _told(reasons, eager, later, self.original, self._onlookers), partly=bool(governed)
+        )
 
 
 def _add_note(error: BaseException, note: str) -> None:
@@ -158,7 +162,13 @@ def _users_level() -> int:
     return level
 
 
-def _told(reasons: list[heard.Event], eager: dict[str, list[int]], later: bool, original: Any) -> str:
+def _told(
+    reasons: list[heard.Event],
+    eager: dict[str, list[int]],
+    later: bool,
+    original: Any,
+    onlookers: list[str],
+) -> str:
     parts = [str(one) for one in reasons[:3]]
     if len(reasons) > 3:
         parts.append(f"and so on, {len(reasons)} places in all")
@@ -166,6 +176,11 @@ def _told(reasons: list[heard.Event], eager: dict[str, list[int]], later: bool, 
     if stance != "default":
         parts.append(f"torch.compiler.set_stance({stance!r}) is in force")
     parts += heard.excluded(original)
+    if onlookers:
+        parts.append(
+            f"Dynamo compiles nothing under {onlookers[0]}, a TorchDispatchMode, and leaves out for good "
+            "what was called first under one; torch._dynamo.reset() lets it try again"
+        )
     if later:
         parts.append("it returns a generator, which runs without torch.compile: compile what it calls")
     if not parts:

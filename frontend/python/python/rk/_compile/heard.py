@@ -20,8 +20,9 @@ from torch import nn
 from torch._dynamo.convert_frame import ConvertFrameAssert
 from torch._dynamo.decorators import skip_code
 from torch._dynamo.utils import graph_break_reasons
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-__all__ = ["Event", "any_since", "earlier", "excluded", "install", "mark", "since", "skip_code"]
+__all__ = ["Event", "any_since", "earlier", "excluded", "install", "mark", "onlookers", "since", "skip_code"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +95,14 @@ def excluded(original: Any) -> list[str]:
         if getattr(_forward(module), "_torchdynamo_disable", False):
             names.append(f"{type(module).__qualname__}.forward is excluded by torch.compiler.disable")
     return list(dict.fromkeys(names))
+
+
+def onlookers() -> list[str]:
+    """The modes that are on, and keep Dynamo from compiling anything, by name."""
+    kinds = [type(one) for one in _get_current_dispatch_mode_stack() if not one.ignore_compile_internals()]
+    return [
+        "rk.memory_budget" if one.__module__.startswith("rk.") else one.__name__.lstrip("_") for one in kinds
+    ]
 
 
 def _modules(original: Any) -> Iterator[nn.Module]:

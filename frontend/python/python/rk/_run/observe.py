@@ -69,7 +69,7 @@ def uncounted() -> dict[int, weakref.ref[Any]]:
     from rk import _rk_runtime
 
     before = _rk_runtime.memory()
-    probe = torch.empty(1)
+    probe = torch.empty(1, device="cpu")
     by_others = _rk_runtime.memory() != before
     del probe
     _rk_runtime.count_memory()

@@ -202,7 +202,7 @@ class Switch(program.Program):
         self._places: dict[Code, Places] = {}
         fake = next(one for node in step.placeholders if (one := joint.tensor_of(node)) is not None)
         with fake.fake_mode:
-            self._mark = {"val": torch.empty((), dtype=torch.int64)}
+            self._mark = {"val": torch.empty((), dtype=torch.int64, device="cpu")}
         super().__init__(step, _marked(about, self._handed + self._place, self._place))
         self.first_activation = self._handed + self._place
         self.forward, self.backward = boxed(self._forward), boxed(self._backward)
@@ -226,9 +226,9 @@ class Switch(program.Program):
         if code is not self.base:
             saved = self._in_slots(instance, code, saved)
         number = instance.number
-        ticket = torch.full((), number)
+        ticket = torch.full((), number, device="cpu")
         # Without hooks both stay what they are.
-        keeper = torch.full((), 0 if recomputed else number) if hooked else ticket
+        keeper = torch.full((), 0 if recomputed else number, device="cpu") if hooked else ticket
         owner = keeper if hooked and not recomputed else ticket
         gone = weakref.ref(owner.untyped_storage(), functools.partial(self._over, number))
         self._instances[number] = instance, gone
@@ -309,7 +309,7 @@ def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
 @functools.cache
 def _nothing() -> torch.Tensor:
     """What is in a slot that a variant does not use."""
-    return torch.empty(0)
+    return torch.empty(0, device="cpu")
 
 
 def boxed(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], Sequence[Any]]:
