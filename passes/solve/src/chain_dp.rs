@@ -8,3 +8,4 @@ pub(crate) mod coarse;
 pub(crate) mod rcsp;
 pub mod rockmate;
 pub mod rotor;
+pub mod save_budgets;

@@ -38,6 +38,7 @@ mod portfolio;
 pub mod state;
 pub mod synthetic;
 
+pub use chain_dp::save_budgets::{SaveBudgets, Spread, UnknownSpread};
 pub use construct::checkpoint::checkpoint;
 pub use instances::{Choice, Event, Instance, Run, Unmet, Variant, choose};
 pub use layout::assign_addresses::{Spare, with_addresses};

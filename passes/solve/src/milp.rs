@@ -327,18 +327,20 @@ mod highs;
 mod scaled;
 mod which;
 
+pub(crate) use child::Spent;
+
 #[cfg(not(unix))]
 mod child {
-    /// Nothing is started here, so nothing is spent.
-    pub(super) struct Spent;
+    /// Time of the system's clock: nothing is started here that could spend any other.
+    pub(crate) struct Spent(std::time::Instant);
 
     impl Spent {
-        pub(super) fn now() -> Self {
-            Self
+        pub(crate) fn now() -> Self {
+            Self(std::time::Instant::now())
         }
 
-        pub(super) fn elapsed(&self) -> super::Duration {
-            super::Duration::ZERO
+        pub(crate) fn elapsed(&self) -> super::Duration {
+            self.0.elapsed()
         }
     }
 

@@ -70,7 +70,7 @@ fn repeated(task: &Incumbent, chain: &[Block]) -> usize {
 /// Plans by walks along the chain, repaired.
 fn broadcast(task: &mut Incumbent, chain: &[Block]) -> Vec<Solution> {
     let (graph, clock) = (task.request.graph, task.clock);
-    let ways = BlockOptions::new(graph, chain, &clock);
+    let ways = BlockOptions::new(graph, chain, task.request.save_budgets, &clock);
     tracing::info!(classes = ways.classes(), milliseconds = clock.elapsed().as_millis() as u64, "ways");
     let asked = task.request.budget.0;
     // How much of its budget a walk uses: operands that are overwritten and gradients that go early make it less.

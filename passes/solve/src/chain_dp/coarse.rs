@@ -15,6 +15,7 @@ use rk_plan::{Bytes, judge};
 use crate::chain_dp::blocks::chain;
 use crate::chain_dp::rockmate::stages_until;
 use crate::chain_dp::rotor::Table;
+use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::construct::greedy::greedy;
 use crate::improve::lns::Solution;
 use crate::portfolio::auto::gap_is_large;
@@ -60,7 +61,7 @@ fn by_blocks(task: &mut Incumbent, merge: usize) -> Vec<Solution> {
     let (graph, clock) = (task.request.graph, task.clock);
     let budget = task.request.budget;
     let most = Bytes(budget.0.saturating_add(budget.0 / 100 * OVERSHOOT));
-    let stages = stages_until(graph, merge, clock.deadline());
+    let stages = stages_until(graph, merge, SaveBudgets::default(), clock.deadline());
     let count = stages.len();
     let mut starts = Vec::new();
     let Some(table) = Table::new(graph, stages, most, &|| clock.expired()) else { return starts };

@@ -21,6 +21,7 @@ use rk_plan::{Bytes, Graph, Sequence, ValueId};
 use crate::chain_dp::blocks::{Block, joined};
 use crate::chain_dp::rockmate::options;
 use crate::chain_dp::rotor::{Stage, class, once_through, stage};
+use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::portfolio::clock::Clock;
 
 /// Neighbours that are taken as one block.
@@ -58,7 +59,7 @@ struct From {
 
 impl<'a> BlockOptions<'a> {
     /// Finds the ways, once per class. Runs of two or more need an equal one elsewhere to be worth the while.
-    pub(crate) fn new(graph: &'a Graph, chain: &'a [Block], clock: &Clock) -> Self {
+    pub(crate) fn new(graph: &'a Graph, chain: &'a [Block], budgets: SaveBudgets, clock: &Clock) -> Self {
         let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
         let mut members: Vec<(Block, usize)> = Vec::new();
         let mut runs: Vec<Vec<(usize, usize)>> = Vec::new();
@@ -85,7 +86,8 @@ impl<'a> BlockOptions<'a> {
         let mut used = vec![false; members.len()];
         runs.iter().flatten().for_each(|&(_, class)| used[class] = true);
         let classes = members.into_iter().zip(used).map(|((run, _), used)| {
-            stage(graph, if used { options(graph, &run, clock.deadline()) } else { Vec::new() }, run)
+            let options = if used { options(graph, &run, budgets, clock.deadline()) } else { Vec::new() };
+            stage(graph, options, run)
         });
         Self { graph, chain, classes: classes.collect(), runs }
     }

@@ -28,12 +28,11 @@ use crate::bound::cut::{Cut, CutNode, CutValue};
 use crate::bound::fixed_order::split;
 use crate::chain_dp::blocks::{Block, ids};
 use crate::chain_dp::rotor::{by_chain, keep_everything, stages};
+use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::portfolio::clock::now;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 
-/// Save budgets per block.
-const BUDGETS: u64 = 24;
 /// In blocks of more forward nodes the least time is found to one part in so many.
 const LARGE: usize = 32;
 const PARTS: u64 = 50;
@@ -44,7 +43,8 @@ const SUBPROBLEMS: u64 = 3000;
 pub(crate) fn rockmate(task: &mut Incumbent) {
     let mut merge = 1;
     while !task.clock.expired() {
-        let stages = stages_until(task.request.graph, merge, task.clock.deadline());
+        let stages =
+            stages_until(task.request.graph, merge, task.request.save_budgets, task.clock.deadline());
         let blocks = stages.len();
         tracing::info!(blocks, "chain with options");
         by_chain(task, stages, Solver::Rockmate);
@@ -57,31 +57,37 @@ pub(crate) fn rockmate(task: &mut Incumbent) {
 
 /// The chain of a graph, `merge` blocks in one, with several options per block.
 pub fn rockmate_stages(graph: &Graph, merge: usize) -> Vec<crate::chain_dp::rotor::Stage> {
-    stages_until(graph, merge, None)
+    stages_until(graph, merge, SaveBudgets::default(), None)
 }
 
 /// The same with fewer options, if the time is over before all are known.
 pub(crate) fn stages_until(
     graph: &Graph,
     merge: usize,
+    budgets: SaveBudgets,
     deadline: Option<Instant>,
 ) -> Vec<crate::chain_dp::rotor::Stage> {
-    stages(graph, merge, |graph, block| options(graph, block, deadline))
+    stages(graph, merge, |graph, block| options(graph, block, budgets, deadline))
 }
 
 /// Sets of values to keep, everything first, each with the least time for its bytes.
-pub(crate) fn options(graph: &Graph, block: &Block, deadline: Option<Instant>) -> Vec<Vec<ValueId>> {
+pub(crate) fn options(
+    graph: &Graph,
+    block: &Block,
+    budgets: SaveBudgets,
+    deadline: Option<Instant>,
+) -> Vec<Vec<ValueId>> {
     let everything = keep_everything(graph, block);
     let (mut cut, always) = block_cut(graph, block, &everything);
     let most: i128 =
         cut.values.iter().filter(|value| value.needed).map(|value| i128::from(value.bytes)).sum();
     let parts = if cut.nodes.len() > LARGE { PARTS } else { 0 };
     let mut options = vec![everything];
-    for step in (0..i128::from(BUDGETS)).rev() {
+    for room in budgets.of(most) {
         if deadline.is_some_and(|deadline| now() >= deadline) {
             break;
         }
-        cut.room = most * step / i128::from(BUDGETS);
+        cut.room = room;
         let solved = solve(&cut, Limits { parts, nodes: SUBPROBLEMS, deadline, ..Limits::NONE });
         let Some(best) = solved.best else { continue };
         let held = cut.values.iter().zip(&best.held).filter(|(_, held)| **held).map(|(value, _)| value.id);

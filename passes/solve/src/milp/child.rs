@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::portfolio::clock::counted;
 
-/// What a solver has spent since a moment: processor time where work is counted, else that of the system's clock.
-pub(super) struct Spent(Duration);
+/// What a solver has spent since a moment: processor time where work is counted, with that of children that have ended, else that of
+/// the system's clock.
+pub(crate) struct Spent(Duration);
 
 impl Spent {
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self(Self::so_far())
     }
 
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         Self::so_far().saturating_sub(self.0)
     }
 
@@ -23,8 +24,19 @@ impl Spent {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is ours; both clocks exist on every Unix.
         unsafe { libc::clock_gettime(clock, &mut time) };
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        let own = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        if counted::is_on() { own + of_children() } else { own }
     }
+}
+
+/// Processor time of the children that have ended.
+fn of_children() -> Duration {
+    // SAFETY: all fields are numbers, and zeros are numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is ours.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage) };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, 1000 * time.tv_usec as u32);
+    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 /// Extra address space of the child.

@@ -12,7 +12,7 @@ use crate::bound::CutSolution;
 use crate::bound::a_star::States;
 use crate::bound::disjunctive_branching::Branches;
 use crate::layout::assign_addresses::Spare;
-use crate::milp::Options;
+use crate::milp::{Options, Spent};
 use crate::portfolio::clock::Clock;
 use crate::portfolio::min_feasible_budget;
 use crate::portfolio::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop, enough};
@@ -70,6 +70,9 @@ pub(crate) struct Incumbent<'a> {
     pub(crate) spare: Option<Spare>,
     pub(crate) early: Option<Plan>,
     progress: Vec<Progress>,
+    began: Spent,
+    /// See [`Outcome::spent`].
+    spent: Vec<Duration>,
 }
 
 impl<'a> Incumbent<'a> {
@@ -106,6 +109,8 @@ impl<'a> Incumbent<'a> {
             spare: request.spare,
             early: None,
             progress: Vec::new(),
+            began: Spent::now(),
+            spent: Vec::new(),
         };
         let base = Sequence::base(graph);
         task.offer_sequence(base, Solver::KeepAll);
@@ -233,6 +238,7 @@ impl<'a> Incumbent<'a> {
     fn note_progress(&mut self) {
         let plan = self.best_cost().map(Time);
         self.progress.push(Progress { at: self.clock.elapsed(), plan, bound: self.goal() });
+        self.spent.push(self.began.elapsed());
     }
 
     /// Raises the bound for schedules in the given order that run no backward node twice, if that says more.
@@ -257,6 +263,7 @@ impl<'a> Incumbent<'a> {
         if self.plan.is_none() {
             min_feasible_budget::search(&mut self);
         }
+        self.spent.push(self.began.elapsed());
         let settled = self.is_settled();
         let status = match (&self.plan, settled, self.infeasible) {
             (_, _, true) => Status::Infeasible,
@@ -283,6 +290,7 @@ impl<'a> Incumbent<'a> {
                 (false, false) => Stop::TimeLimit,
             },
             progress: self.progress,
+            spent: self.spent,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use rk_plan::arena::placed_at;
 use rk_plan::{Bytes, NodeId, Sequence, Time, base_trace, judge, working_set};
 
+use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::layout::fit_budget;
 use crate::milp::MilpSolver;
 use crate::portfolio::request::{BoundKind, Outcome, Plan, Request, Status, Stop, Timekeeping, enough};
@@ -41,7 +42,9 @@ pub struct Record {
 /// Everything of a request but its graph and its starts, in one line: requests with equal lines and equal graphs are the
 /// same question.
 pub fn question(request: &Request) -> String {
-    let Request { budget, solver, time_limit, timekeeping, seed, threads, milp, addresses, .. } = request;
+    let Request {
+        budget, solver, time_limit, timekeeping, seed, threads, milp, save_budgets, addresses, ..
+    } = request;
     let mut line = format!(
         "revision {REVISION} budget {} solver {solver} limit {} seed {seed} threads {threads}",
         budget.0,
@@ -54,6 +57,9 @@ pub fn question(request: &Request) -> String {
     if *milp != MilpSolver::default() {
         // Writing to a String cannot fail.
         let _ = write!(line, " milp {milp}");
+    }
+    if *save_budgets != SaveBudgets::default() {
+        let _ = write!(line, " save {} {}", save_budgets.count, save_budgets.spread);
     }
     if let Some(addresses) = addresses {
         let _ = write!(line, " alignment {} effort {}", addresses.alignment.0, addresses.effort);
@@ -138,6 +144,7 @@ impl Record {
             peak_holder,
             why_stopped: if settled { Stop::Proved } else { Stop::TimeLimit },
             progress: Vec::new(),
+            spent: Vec::new(),
             others: Vec::new(),
             early: None,
         })

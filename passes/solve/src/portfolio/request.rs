@@ -7,6 +7,7 @@ use std::time::Duration;
 use rk_plan::arena::{self, Arena};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
+use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::layout::assign_addresses::Spare;
 use crate::milp::MilpSolver;
 use crate::portfolio::clock::counted;
@@ -34,6 +35,8 @@ pub struct Request<'a> {
     pub threads: usize,
     /// Who solves mixed integer programs.
     pub milp: MilpSolver,
+    /// The options of a block, for the solvers `rockmate` and `classes`.
+    pub save_budgets: SaveBudgets,
     /// How plans are packed into an arena, which then has to fit in the budget.
     pub addresses: Option<Addresses>,
     /// Sequences to begin with, from neighbouring budgets or earlier sessions, and who found them. They are judged like
@@ -131,6 +134,7 @@ impl<'a> Request<'a> {
             seed: 0,
             threads: 1,
             milp: MilpSolver::default(),
+            save_budgets: SaveBudgets::default(),
             addresses: None,
             starts: Vec::new(),
         }
@@ -229,6 +233,8 @@ pub struct Outcome {
     pub why_stopped: Stop,
     /// Every better plan and every better bound, in the order in which they were found.
     pub progress: Vec<Progress>,
+    /// What each of them took, and at last the whole: by the system's clock, or processor time where the limit counts work. Not remembered.
+    pub spent: Vec<Duration>,
     /// Other plans within the budget, fastest first: without addresses, what could be packed instead.
     pub(crate) others: Vec<Plan>,
     /// A plan that was packed before the search went on.
