@@ -159,6 +159,34 @@ def vit(layers):
     return VisionTransformer(32, 8, layers, 4, 64, 128, dropout=0.1), (torch.randn(2, 3, 32, 32),)
 
 
+def regnet(blocks):
+    """A RegNet in the proportions of torchvision's regnet_x_400mf, which has 22 blocks."""
+    from torchvision.models.regnet import BlockParams, RegNet
+
+    params = BlockParams.from_init_params(depth=blocks, w_0=24, w_a=24.48 * 22 / blocks, w_m=2.54, group_width=16)
+    return RegNet(params, num_classes=10), (torch.randn(4, 3, 64, 64),)
+
+
+def gpt2_as_trained(width, layers, heads, batch, length=512):
+    """GPT-2 with its own vocabulary, widths and dropout."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_embd=width, n_layer=layers, n_head=heads, use_cache=False, attn_implementation="eager")
+    return models.Logits(GPT2LMHeadModel(config), "logits"), (torch.randint(0, config.vocab_size, (batch, length)),)
+
+
+def mixer_b16(batch):
+    from timm.models.mlp_mixer import MlpMixer
+
+    return MlpMixer(num_blocks=12, embed_dim=768), (torch.randn(batch, 3, 224, 224),)
+
+
+def transformer_base(batch, length):
+    """nn.Transformer as it is built without arguments: six layers on each side, 512 wide."""
+    words = (torch.randn(batch, length, 512), torch.randn(batch, length, 512))
+    return nn.Transformer(batch_first=True), words
+
+
 # torchvision's, at the sizes that fit a small machine.
 VISION = {
     "resnet101": (2, 64),
@@ -176,6 +204,15 @@ OTHERS = {
     "lstm": lambda: models.MODELS["lstm"](),
     "t5": t5,
 }
+# At the sizes of Rockmate's paper: tracing takes gigabytes and minutes.
+FULL = {
+    "gpt2-medium": lambda: gpt2_as_trained(1024, 24, 16, batch=4),
+    "gpt2-large": lambda: gpt2_as_trained(1280, 36, 20, batch=2),
+    "resnet101-224": lambda: models.vision("resnet101", 16, 224),
+    "regnet_x_32gf-224": lambda: models.vision("regnet_x_32gf", 8, 224),
+    "mixer-b16": lambda: mixer_b16(16),
+    "transformer-base": lambda: transformer_base(16, 128),
+}
 # By name and depth; those that have two styles take `styled` too.
 BY_DEPTH = {
     "gpt2": models.gpt2,
@@ -186,6 +223,7 @@ BY_DEPTH = {
     # 9 n + 2 layers: 111 blocks per level are ResNet-1001.
     "resnet": lambda depth, styled=False: resnet([(depth - 2) // 9] * 3 + [1], styled),
     "bottlenecks": lambda depth, styled=False: resnet([3, 4, depth, 3], styled),
+    "regnet": regnet,
 }
 
 
@@ -196,8 +234,8 @@ def build(name):
         batch, side = VISION[name]
         options = {"aux_logits": False, "init_weights": False} if name == "googlenet" else {}
         model, inputs = models.vision(name, batch, side, **options)
-    elif name in OTHERS:
-        model, inputs = OTHERS[name]()
+    elif name in OTHERS | FULL:
+        model, inputs = (OTHERS | FULL)[name]()
     else:
         family, *rest = name.split("-")
         if family not in BY_DEPTH or not rest or not rest[0].isdigit() or rest[1:] not in ([], ["styled"]):
@@ -214,7 +252,7 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the names")
     options = parser.parse_args()
     if options.list:
-        print("\n".join([*VISION, *OTHERS, *(f"{name}-DEPTH" for name in BY_DEPTH)]))
+        print("\n".join([*VISION, *OTHERS, *FULL, *(f"{name}-DEPTH" for name in BY_DEPTH)]))
         return
     if not options.out:
         parser.error("give NAME OUT.pt, or --list")

@@ -139,7 +139,7 @@ fn seconds(text: &str, pass: &str) -> Result<f64> {
 }
 
 fn counts(options: &Options, models: &[String]) -> Result<Table> {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "network",
         "blocks",
         "classes",
@@ -176,7 +176,7 @@ fn times(path: &Path) -> Result<Vec<f64>> {
 }
 
 fn measuring(options: &Options, models: &[String]) -> Result<Table> {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "network",
         "calls",
         "measured",
@@ -235,7 +235,7 @@ fn measuring(options: &Options, models: &[String]) -> Result<Table> {
 
 fn cost(options: &Options, models: &[String]) -> Result<Table> {
     let mut table =
-        Table::new(&["network", "calls", "nodes", "terms", "blocks", "seconds", "µs per call", "saturated"]);
+        Table::new(["network", "calls", "nodes", "terms", "blocks", "seconds", "µs per call", "saturated"]);
     for model in models {
         let raw = raw(options, model)?;
         let calls = std::fs::read_to_string(&raw)?.matches("rk.aten \"").count();

@@ -63,7 +63,7 @@ const COLUMNS: [&str; 11] = [
 ];
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut table = Table::new(&COLUMNS);
+    let mut table = Table::new(COLUMNS);
     let mut failures = 0;
     for model in &options.models {
         let mut failed = |table: &mut Table, budget: &str, error: &anyhow::Error| {

@@ -1,18 +1,21 @@
 //! `rk-bench`: the experiments behind `docs/benchmarks.md`, each reproducible by one command.
 //!
-//! Every experiment calls the tools as a user would, as processes, and most write a Markdown table about real models
+//! Most experiments call the tools as a user would, as processes, and write a Markdown table about real models
 //! between two markers of a document. Numbers that are compared with each other are taken in one run.
 //! Not here: pass or solver code. What a number means is defined by the tool that prints it.
 
 mod classes;
+mod experiments;
 mod lowered;
 mod models;
+mod plot;
 mod ratios;
 mod report;
 mod toolbox;
 mod yardstick;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -20,7 +23,7 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Examples:\n  rk-bench models --models resnet18,gpt2_4 --budgets 60%\n  rk-bench ratios"
+    after_help = "Examples:\n  rk-bench models --models resnet18,gpt2_4 --budgets 60%\n  rk-bench ratios\n  rk-bench options\n  rk-bench performance --networks gpt2-4 --budgets 60,40 --methods auto,rockmate"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -39,6 +42,12 @@ enum Experiment {
     Classes(classes::Options),
     /// The planner alone: quality, speed and proofs of some four hundred cells, and what a change did to them.
     Yardstick(yardstick::Options),
+    /// Rockmate's experiment 1: how many options per block, and which; plans and planning time.
+    Options(experiments::SaveOptions),
+    /// Rockmate's experiment 2: seconds to a plan, to a good one and to the proof, over the depth of networks.
+    SolvingTime(experiments::Plain),
+    /// Rockmate's experiment 3: overhead against peak, by every method.
+    Performance(experiments::Plain),
 }
 
 /// What all experiments share.
@@ -52,12 +61,22 @@ struct Common {
     cache: PathBuf,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Cli::parse().experiment {
+fn main() -> ExitCode {
+    let done = match Cli::parse().experiment {
         Experiment::Models(options) => models::run(&options),
         Experiment::Lowered(options) => lowered::run(&options),
         Experiment::Ratios(options) => ratios::run(&options),
         Experiment::Classes(options) => classes::run(&options),
         Experiment::Yardstick(options) => yardstick::run(&options),
+        Experiment::Options(options) => experiments::options(&options),
+        Experiment::SolvingTime(options) => experiments::solving_time(&options),
+        Experiment::Performance(options) => experiments::performance(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rk-bench: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -37,7 +37,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "model",
         "budget",
         "status",

@@ -22,7 +22,7 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "model",
         "eager step (Python)",
         "import",

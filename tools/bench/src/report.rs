@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 
 /// A table under construction; every row has as many cells as the head.
 pub struct Table {
-    head: Vec<&'static str>,
+    head: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new(head: &[&'static str]) -> Self {
-        Table { head: head.to_vec(), rows: Vec::new() }
+    pub fn new<S: Into<String>>(head: impl IntoIterator<Item = S>) -> Self {
+        Table { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
     pub fn row(&mut self, cells: Vec<String>) {

@@ -15,6 +15,8 @@ mod compare;
 mod measure;
 mod rows;
 
+pub use measure::machine;
+
 #[derive(clap::Args)]
 pub struct Options {
     #[command(subcommand)]

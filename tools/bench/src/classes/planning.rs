@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rk_plan::{Bytes, base_trace};
-use rk_solve::{Request, Solver, synthetic};
+use rk_solve::{Request, Solver};
 
 use super::{Options, raw, succeeded};
+use crate::experiments::networks::{self, MADE_UP};
 use crate::report::Table;
 use crate::toolbox::{talking_tool, tool};
 
@@ -40,7 +41,7 @@ impl Curve {
 }
 
 pub fn table(options: &Options, models: &[String]) -> Result<Table> {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         "network",
         "nodes",
         "budget",
@@ -55,7 +56,7 @@ pub fn table(options: &Options, models: &[String]) -> Result<Table> {
     for model in models {
         for budget in &options.budgets {
             eprintln!("{model} {budget}: plan");
-            let curve = |solver| match model.strip_prefix("made-up:") {
+            let curve = |solver| match model.strip_prefix(MADE_UP) {
                 Some(name) => made_up(name, budget, solver, options),
                 None => imported(model, budget, solver, options),
             };
@@ -76,7 +77,7 @@ pub fn table(options: &Options, models: &[String]) -> Result<Table> {
             let seconds = |at: Option<f64>| at.map_or("–".to_owned(), |seconds| format!("{seconds:.2}"));
             let ratio = slow.zip(equal).map(|(slow, fast)| format!("{:.1}x", slow / fast.max(1e-3)));
             table.row(vec![
-                model.replace("made-up:", ""),
+                model.replace(MADE_UP, ""),
                 whole.nodes.to_string(),
                 budget.clone(),
                 format!("{best:.3} %"),
@@ -133,10 +134,7 @@ fn imported(model: &str, budget: &str, solver: Solver, options: &Options) -> Res
 
 /// `FAMILY-NODES-SEED`.
 fn made_up(name: &str, budget: &str, solver: Solver, options: &Options) -> Result<Curve> {
-    let parts: Vec<&str> = name.split('-').collect();
-    let [family, nodes, seed] = parts[..] else { anyhow::bail!("'{name}' is not FAMILY-NODES-SEED") };
-    let family = family.parse().map_err(anyhow::Error::msg)?;
-    let graph = synthetic::graph(family, nodes.parse()?, seed.parse()?);
+    let graph = networks::made_up(name)?;
     let share: f64 =
         budget.strip_suffix('%').context("budgets of made-up networks are in percent")?.parse()?;
     let limit: f64 = options.time_limit.strip_suffix('s').context("a limit in seconds")?.parse()?;

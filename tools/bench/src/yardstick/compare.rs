@@ -107,7 +107,7 @@ impl Comparison {
 
     /// One row per family, one per time limit, one for all.
     pub fn to_markdown(&self) -> String {
-        let mut table = Table::new(&[
+        let mut table = Table::new([
             "family",
             "cells",
             "overhead, points more",

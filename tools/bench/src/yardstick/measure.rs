@@ -95,7 +95,7 @@ fn code() -> Result<String> {
 }
 
 /// The processor, and how many of it this run may use.
-fn machine() -> String {
+pub fn machine() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let named = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let name = named.map_or("unknown processor", |(_, name)| name.trim());
