@@ -65,7 +65,10 @@ impl Axis {
         let (low, high) = if low <= high { (low, high) } else { (1.0, 10.0) };
         match self.is_logarithmic {
             true => low.max(1e-4) / 1.3..high.max(2e-4) * 1.3,
-            false => (low - 0.05 * (high - low)).max(0.0)..high + (0.05 * (high - low)).max(0.01),
+            false => {
+                let room = (0.05 * (high - low)).max(0.05 * high).max(0.01);
+                (low - room).max(0.0)..high + room
+            }
         }
     }
 }
