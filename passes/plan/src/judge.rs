@@ -18,7 +18,8 @@
 //! its tail would still be read during the step, and could not be counted as free.) Every node runs at least once.
 //! Generator `state` is kept from the first to the last run of a node that runs more than once.
 //!
-//! Not here: addresses ([`crate::arena`]), and S8, which only execution can show.
+//! Not here: addresses ([`crate::arena`]), the laws of transfers S10 to S12 ([`mod@crate::transfer`]), and S8, which only
+//! execution can show.
 
 use crate::graph::Graph;
 use crate::schedule::{Schedule, Sequence, Step};
@@ -437,7 +438,12 @@ impl<'a> Lives<'a> {
 }
 
 /// Adds up memory and time once all lifetimes are known.
-fn measure(graph: &Graph, runs: &[NodeId], instances: Vec<Instance>, overwrites: Vec<bool>) -> Trace {
+pub(crate) fn measure(
+    graph: &Graph,
+    runs: &[NodeId],
+    instances: Vec<Instance>,
+    overwrites: Vec<bool>,
+) -> Trace {
     let mut change = vec![0i128; runs.len() + 1];
     let mut count = |start: usize, end: usize, bytes: Bytes| {
         change[start] += i128::from(bytes.0);

@@ -46,6 +46,7 @@ pub mod json;
 pub mod judge;
 pub mod schedule;
 pub mod text;
+pub mod transfer;
 pub mod units;
 
 pub use base::{base_trace, working_set};
@@ -53,4 +54,5 @@ pub use graph::{Graph, GraphBuilder, GraphError, Kind, Node, NodeSpec, OutputSpe
 pub use halves::Halves;
 pub use judge::{Fate, Illegal, Instance, Trace, judge, judge_schedule, may_overwrite};
 pub use schedule::{Schedule, Sequence, Step};
+pub use transfer::{Direction, Engine, Host, Journey, Transfer, Unlawful, judge_transfers};
 pub use units::{Budget, BudgetError, Bytes, NodeId, Time, ValueId, readable};
