@@ -93,7 +93,7 @@ impl Engine {
 
     /// Bytes that it can have moved after a time, at most.
     pub fn moved_in(self, time: Time) -> Bytes {
-        let most = u128::from(time.0) * u128::from(self.bytes) / u128::from(self.ticks.max(1));
+        let most = u128::from(time.0).saturating_mul(u128::from(self.bytes)) / u128::from(self.ticks.max(1));
         Bytes(if self.ticks == 0 && self.bytes > 0 {
             u64::MAX
         } else {

@@ -16,6 +16,7 @@
 //! | `bound` | lower bounds, and proofs |
 //! | `milp` | mixed integer programs, and the exact models made of them |
 //! | `layout` | plans whose buffers have addresses |
+//! | `transfers` | plans in which values wait in host memory, beside recomputation |
 //! | `state` | the graph as arrays, and sequences that know their time and memory |
 //!
 //! **Invariants:** no MLIR, no torch. No plan leaves this crate that the judge has not accepted within the budget.
@@ -37,6 +38,7 @@ pub mod milp;
 mod portfolio;
 pub mod state;
 pub mod synthetic;
+mod transfers;
 
 pub use chain_dp::save_budgets::{SaveBudgets, Spread, UnknownSpread};
 pub use construct::checkpoint::checkpoint;
@@ -50,6 +52,7 @@ pub use portfolio::request::{
     Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop, Timekeeping, UnknownTimekeeping,
 };
 pub use portfolio::solver::{Solver, UnknownSolver};
+pub use transfers::{TransferOutcome, TransferPlan, solve_with_transfers};
 
 use chain_dp::{classes, rockmate, rotor};
 use construct::{baseline, dtr, greedy};

@@ -1,0 +1,218 @@
+//! Recomputation and transfers in one plan: [`solve_with_transfers`] is the door.
+//!
+//! 1. *Recomputation alone*: [`crate::solve`], as without a host. Its plan is the first incumbent.
+//! 2. *Starts*: the given order, that plan, and plans for budgets in between. A plan for a larger budget recomputes less, and what
+//!    it has too much can wait in host memory.
+//! 3. [`iterated_greedy`] from each of them, first from the given order with transfers alone, then with both.
+//! 4. A lower bound for every schedule with transfers ([`bound`]).
+//!
+//! So the answer is never slower than what is found with one of the two alone, and [`TransferOutcome`] has all three.
+//! With a host that has no engine or no memory, the answer is that of step 1.
+//!
+//! Source: docs/design/offload.md. Not here: what a schedule with transfers may do and costs ([`rk_plan::transfer`]); addresses.
+
+mod bound;
+mod gaps;
+mod iterated_greedy;
+mod list_scheduling;
+
+use rk_plan::{
+    Bytes, Direction, Host, Journey, NodeId, Sequence, Time, Transfer, base_trace, judge_transfers,
+    working_set,
+};
+
+use crate::portfolio::clock::Clock;
+use crate::portfolio::request::{Outcome, Request, Status, enough};
+use iterated_greedy::{Moves, Search};
+
+/// A legal sequence with transfers, within both budgets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransferPlan {
+    /// The runs in order.
+    pub sequence: Sequence,
+    /// What moves, by start.
+    pub transfers: Vec<Transfer>,
+    /// What the judge said about them.
+    pub journey: Journey,
+    /// Which part found it.
+    pub solver: &'static str,
+}
+
+/// The answer to a [`Request`] with a host.
+#[derive(Clone, Debug)]
+pub struct TransferOutcome {
+    /// How good it is.
+    pub status: Status,
+    /// The best plan found.
+    pub plan: Option<TransferPlan>,
+    /// The best one that runs nothing twice.
+    pub transfers_alone: Option<TransferPlan>,
+    /// The answer with recomputation alone. Its bound and what it proves infeasible speak of schedules without transfers.
+    pub recomputation_alone: Outcome,
+    /// No schedule with or without transfers has a smaller makespan, whatever its order.
+    pub lower_bound: Time,
+    /// No budget of the device below this one can be met, however large host memory is.
+    pub proven_infeasible_below: Bytes,
+    /// The node whose run shows that.
+    pub peak_holder: NodeId,
+    /// The smallest budget of the device known to be feasible.
+    pub smallest_found: Bytes,
+}
+
+/// The shares of the time limit: recomputation alone, plans for larger budgets, transfers alone, the bound. The search for both takes
+/// what is left.
+const ALONE: f64 = 0.5;
+const LARGER: f64 = 0.1;
+const TRANSFERS: f64 = 0.1;
+const BOUND: f64 = 0.08;
+/// Budgets between the given one and the base peak.
+const BETWEEN: u64 = 4;
+
+/// Plans a step within the budgets of device and host. Addresses are not looked for.
+///
+/// Like [`crate::solve`], it never panics and never returns an illegal plan.
+pub fn solve_with_transfers(request: &Request, host: &Host) -> TransferOutcome {
+    let request = Request { addresses: None, spare: None, ..request.clone() };
+    request.timekeeping.keep(|| Task::new(&request, host).solve())
+}
+
+struct Task<'a> {
+    request: &'a Request<'a>,
+    host: &'a Host,
+    clock: Clock,
+    plan: Option<TransferPlan>,
+    smallest: Bytes,
+}
+
+impl<'a> Task<'a> {
+    fn new(request: &'a Request<'a>, host: &'a Host) -> Self {
+        let smallest = base_trace(request.graph).peak;
+        Self { request, host, clock: Clock::new(request.time_limit), plan: None, smallest }
+    }
+
+    fn solve(mut self) -> TransferOutcome {
+        let (graph, budget) = (self.request.graph, self.request.budget);
+        let (least, peak_holder) = working_set(graph);
+        let possible = Direction::ALL.iter().all(|&way| self.host.engine(way).bytes > 0)
+            && self.host.budget != Some(Bytes(0));
+        let share = if possible { self.request.time_limit.mul_f64(ALONE) } else { self.request.time_limit };
+        let alone = crate::solve(&Request { time_limit: share, ..self.request.clone() });
+        self.smallest = alone.smallest_found.map_or(self.smallest, |found| found.min(self.smallest));
+        if let Some(plan) = &alone.plan {
+            self.offer_runs(plan.sequence.clone(), plan.solver.name());
+        }
+        let mut transfers_alone = None;
+        let mut lower_bound = if possible { graph.total_time() } else { alone.lower_bound };
+        if possible && budget >= least {
+            transfers_alone = self.transfers_alone();
+            if !self.is_settled(lower_bound) {
+                self.both(&alone);
+                let limit = self.clock.left().min(self.request.time_limit.mul_f64(BOUND));
+                let known = self.plan.as_ref().map(|plan| plan.journey.makespan);
+                lower_bound = lower_bound.max(bound::bound(graph, budget, self.host, known, limit));
+            }
+        }
+        let status = match &self.plan {
+            Some(_) if self.is_settled(lower_bound) => Status::Optimal,
+            Some(_) => Status::Feasible,
+            None if budget < least => Status::Infeasible,
+            None if !possible => alone.status,
+            None => Status::Unknown,
+        };
+        let proven_infeasible_below = if possible { least } else { alone.proven_infeasible_below };
+        TransferOutcome {
+            status,
+            plan: self.plan,
+            transfers_alone,
+            recomputation_alone: alone,
+            lower_bound,
+            proven_infeasible_below,
+            peak_holder,
+            smallest_found: self.smallest,
+        }
+    }
+
+    fn is_settled(&self, bound: Time) -> bool {
+        let enough = enough(bound, self.request.graph.total_time());
+        self.plan.as_ref().is_some_and(|plan| plan.journey.makespan <= enough)
+    }
+
+    /// From the given order, without recomputation.
+    fn transfers_alone(&mut self) -> Option<TransferPlan> {
+        let clock = self.clock.with_left(self.clock.left().min(self.request.time_limit.mul_f64(TRANSFERS)));
+        let mut search = self.search(Sequence::base(self.request.graph));
+        search.run(Moves::Transfers, &clock);
+        self.take(&search);
+        search.best().cloned()
+    }
+
+    /// From the given order, the plan of recomputation alone, and plans in between: each for a while, then the best.
+    fn both(&mut self, alone: &Outcome) {
+        let mut starts = vec![Sequence::base(self.request.graph)];
+        starts.extend(alone.plan.iter().map(|plan| plan.sequence.clone()));
+        starts.extend(alone.smallest.iter().filter(|_| alone.plan.is_none()).cloned());
+        starts.extend(self.larger_budgets());
+        let mut searches: Vec<Search> = Vec::new();
+        for start in starts {
+            if searches.iter().all(|search| *search.start() != start) {
+                searches.push(self.search(start));
+            }
+        }
+        let bound = self.request.time_limit.mul_f64(BOUND);
+        let clock = self.clock.with_left(self.clock.left().saturating_sub(bound));
+        // Half of the time is for all, half for the best: what a start costs says little about what becomes of it.
+        let most = searches.len();
+        for (index, search) in searches.iter_mut().enumerate() {
+            search.run(Moves::Both, &clock.part(0.5 / (most as f64 - 0.5 * index as f64)));
+            self.take(search);
+        }
+        if let Some(best) = searches.iter_mut().min_by_key(|search| search.rank()) {
+            best.run(Moves::Both, &clock);
+            self.take(best);
+        }
+    }
+
+    /// Plans of recomputation alone for budgets between the given one and the base peak.
+    fn larger_budgets(&self) -> Vec<Sequence> {
+        let (most, budget) = (base_trace(self.request.graph).peak.0, self.request.budget.0);
+        let room = most.saturating_sub(budget);
+        let between = (1..BETWEEN).map(|part| Bytes(budget + room / BETWEEN * part));
+        let limit = self.request.time_limit.mul_f64(LARGER) / BETWEEN as u32;
+        let solved = between.filter_map(|budget| {
+            crate::solve(&Request { budget, time_limit: limit, starts: Vec::new(), ..self.request.clone() })
+                .plan
+        });
+        solved.map(|plan| plan.sequence).collect()
+    }
+
+    fn search(&self, start: Sequence) -> Search<'a> {
+        Search::new(self.request.graph, self.request.budget, self.host, start, self.request.seed)
+    }
+
+    fn take(&mut self, search: &Search) {
+        self.smallest = self.smallest.min(search.smallest());
+        if let Some(plan) = search.best() {
+            self.offer(plan.clone());
+        }
+    }
+
+    fn offer_runs(&mut self, sequence: Sequence, solver: &'static str) {
+        if let Ok(journey) = judge_transfers(self.request.graph, &sequence, &[], self.host) {
+            self.offer(TransferPlan { sequence, transfers: Vec::new(), journey, solver });
+        }
+    }
+
+    /// Keeps a plan if it fits and is the best so far.
+    fn offer(&mut self, plan: TransferPlan) {
+        let better = self.plan.as_ref().is_none_or(|best| plan.journey.makespan < best.journey.makespan);
+        if better && plan.journey.device.peak <= self.request.budget {
+            tracing::info!(
+                solver = plan.solver,
+                makespan = plan.journey.makespan.0,
+                transfers = plan.transfers.len(),
+                "better plan"
+            );
+            self.plan = Some(plan);
+        }
+    }
+}
