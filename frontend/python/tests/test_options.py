@@ -42,12 +42,18 @@ def test_budgets_are_read(given, expected):
         ({"on_unplanned": "cry"}, "auto, error, warn, ignore"),
         ({"share_of": "cake"}, "step, checkpoints"),
         ({"verify": 1}, "neither True nor False"),
+        ({"offload": True}, "rk-plan GRAPH.json --offload"),
+        ({"offload": "8GiB"}, "nothing that runs a step can move values to host memory"),
         ({"cache_dir": __file__}, "not a folder"),
     ],
 )
 def test_errors_name_the_culprit(options, words):
     with pytest.raises(rk.OptionError, match=words.replace("?", r"\?")):
         rk.compile(torch.nn.Linear(2, 2), **options)
+
+
+def test_offload_may_be_off():
+    assert Options.parse({"offload": False}) == Options.parse({})
 
 
 def test_torch_passes_the_error_on():

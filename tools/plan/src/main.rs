@@ -11,6 +11,8 @@
 //! `rk-solve`. Not here: what a schedule costs (`rk-plan`, the library).
 
 mod curve;
+mod link;
+mod offload;
 mod report;
 mod table;
 
@@ -30,6 +32,7 @@ use rk_solve::{
 };
 use rk_vocabulary::{parse_span, write_whole};
 
+use crate::link::{Latency, Rate, parse_latency, parse_rate};
 use crate::report::Report;
 
 const EXAMPLES: &str = "\
@@ -39,6 +42,8 @@ Examples:
   rk-plan graph.json --budget 0.4 --solver greedy      milliseconds, no bound
   rk-plan graph.json --pareto --time-limit 60s         the whole curve, time against budget
   rk-plan graph.json --budget 50% --cache plans/       asked again, answered at once
+  rk-plan graph.json --budget 30% --offload --bandwidth 25GB/s --host-budget 8GiB --json
+                                                       values may wait in host memory, too
   rk-plan --table DIR --time-limit 5s                  every graph of a folder, as a Markdown table
   rk-plan --list-solvers
 
@@ -85,6 +90,18 @@ struct Arguments {
     /// Keep plans in a folder and take them from there; other plans of the same graph serve as starts
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+    /// Values may wait in host memory: transfers are planned together with recomputation, and the time is the makespan
+    #[arg(long, requires = "bandwidth", conflicts_with_all = ["pareto", "table", "cache"])]
+    offload: bool,
+    /// What the link between device and host moves in each direction: 25GB/s, 12.5GiB/s
+    #[arg(long, value_name = "RATE", requires = "offload", value_parser = parse_rate, allow_hyphen_values = true)]
+    bandwidth: Option<Rate>,
+    /// What each transfer takes before its first byte: 10us, 500ns
+    #[arg(long, value_name = "TIME", requires = "offload", default_value = "0s", value_parser = parse_latency, allow_hyphen_values = true)]
+    latency: Latency,
+    /// What may wait in host memory: 8GiB, or bytes; without it, as much as there is
+    #[arg(long, value_name = "BYTES", requires = "offload", allow_hyphen_values = true)]
+    host_budget: Option<String>,
     /// Every buffer starts at a multiple of this many bytes; by default 512, or 1 for graphs below 1 MiB (abstract sizes)
     #[arg(long, value_name = "BYTES")]
     alignment: Option<u64>,
@@ -146,6 +163,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let text = arguments.budget.as_deref().context("--budget is missing")?;
     let budget = Budget::parse_with_fractions(text).context("--budget")?;
+    if let (true, Some(rate)) = (arguments.offload, arguments.bandwidth) {
+        return offload::print(&graph, budget, rate, arguments, &mut out);
+    }
     let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
         match report.schedule() {

@@ -44,12 +44,14 @@ impl<'a> Report<'a> {
         self.percent(self.outcome.lower_bound)
     }
 
-    fn percent(&self, time: Time) -> f64 {
-        if self.base_time.0 == 0 {
-            0.0
-        } else {
-            100.0 * (time.0 - self.base_time.0) as f64 / self.base_time.0 as f64
-        }
+    /// A time over the base, in percent of it.
+    pub fn percent(&self, time: Time) -> f64 {
+        self.percent_of_base(Time(time.0 - self.base_time.0))
+    }
+
+    /// A span of time, in percent of the base.
+    pub fn percent_of_base(&self, time: Time) -> f64 {
+        if self.base_time.0 == 0 { 0.0 } else { 100.0 * time.0 as f64 / self.base_time.0 as f64 }
     }
 
     /// Node ids in execution order.

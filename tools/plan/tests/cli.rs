@@ -277,3 +277,99 @@ fn the_judge_outside_the_project_agrees() {
         }
     }
 }
+
+/// A chain whose first value is large and idle while others run, and dear to run again.
+const IDLE: &str = r#"{"name": "idle", "time_unit": "us", "nodes": [
+{"id": 0, "kind": "fwd", "name": "a", "time": 90, "bytes": 8000, "deps": []},
+{"id": 1, "kind": "fwd", "name": "b", "time": 2, "bytes": 4000, "deps": [0]},
+{"id": 2, "kind": "fwd", "name": "c", "time": 1, "bytes": 8000, "deps": [1]},
+{"id": 3, "kind": "bwd", "name": "d", "time": 9.5, "bytes": 4000, "deps": [2]},
+{"id": 4, "kind": "bwd", "name": "e", "time": 9, "bytes": 4000, "deps": [3]},
+{"id": 5, "kind": "bwd", "name": "f", "time": 1, "bytes": 1000, "deps": [4, 0]}]}"#;
+
+#[test]
+fn what_waits_in_host_memory_is_named_with_its_steps() {
+    let (graph, schedule) = (file(IDLE), file(""));
+    let link = ["--offload", "--bandwidth", "4GB/s", "--latency", "500ns", "--host-budget", "8KB"];
+    let files =
+        [name(&graph), "--budget", "16000", "--json", "--time-limit", "300ms", "--schedule", name(&schedule)];
+    let output = run(&[&files[..], &link[..]].concat());
+    assert_eq!(code(&output), 0, "{output:?}");
+    let report = json(&output);
+    // 8000 bytes take 2 us at 4 GB/s: the copy out is behind b but for half a microsecond, the copy back behind e.
+    assert_eq!(
+        (&report["schedule"], &report["base_time"]),
+        (&serde_json::json!([0, 1, 2, 3, 4, 5]), &112.5.into())
+    );
+    assert_eq!((&report["time"], &report["stall_time"]), (&113.into(), &0.5.into()));
+    assert_eq!((&report["peak_bytes"], &report["host_peak_bytes"]), (&16000.into(), &8000.into()));
+    assert_eq!(report["recomputation_alone_time"], 202.5);
+    let moves: Vec<(Value, Value, Value, Value)> = report["transfers"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| {
+            (one["value"].clone(), one["kind"].clone(), one["start_step"].clone(), one["end_step"].clone())
+        })
+        .collect();
+    let expected = [(0, "offload", 1, 2), (0, "fetch", 4, 5)];
+    let expected =
+        expected.map(|(value, kind, start, end)| (value.into(), kind.into(), start.into(), end.into()));
+    assert_eq!(moves, expected);
+    // The schedule of a plan with transfers is one of runs to whoever knows no transfers.
+    let written: Value =
+        serde_json::from_str(&std::fs::read_to_string(&schedule).expect("written")).expect("JSON");
+    assert_eq!((&written["schedule"], &written["transfers"]), (&report["schedule"], &report["transfers"]));
+    let people = run(&[&[name(&graph), "--budget", "16000", "--time-limit", "300ms"], &link[..]].concat());
+    let text = String::from_utf8_lossy(&people.stdout).into_owned();
+    assert!(text.contains("transfers    2, 7.82 KiB out, 7.82 KiB back"), "{text}");
+}
+
+#[test]
+fn a_link_that_makes_no_sense_is_refused_by_name() {
+    let graph = file(IDLE);
+    let refuse = |more: &[&str]| {
+        let output = run(&[&[name(&graph), "--budget", "50%", "--json"], more].concat());
+        assert_eq!((code(&output), output.stdout.len()), (1, 0), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let link = |rate| ["--offload", "--bandwidth", rate];
+    assert!(refuse(&["--offload"]).contains("--bandwidth"));
+    assert!(refuse(&["--bandwidth", "25GB/s"]).contains("--offload"));
+    for rate in ["-25GB/s", "25 bananas/s", "25GB", "50%/s", "NaN/s"] {
+        assert!(refuse(&link(rate)).contains(&format!("'{rate}' is no rate such as 25GB/s")), "{rate}");
+    }
+    assert!(refuse(&link("0GB/s")).contains("leave --offload out"));
+    let with = |more: &[&str]| refuse(&[&link("25GB/s")[..], more].concat());
+    assert!(with(&["--latency", "-1us"]).contains("'-1us' is no latency such as 10us"));
+    assert!(with(&["--latency", "3 parsecs"]).contains("'3 parsecs' is no latency"));
+    let small = with(&["--host-budget", "999"]);
+    assert!(small.contains("--host-budget 999 B: the smallest value, 'f', has 1000 B"), "{small}");
+    assert!(with(&["--host-budget", "50%"]).contains("--host-budget '50%'"));
+    assert!(with(&["--host-budget", "-8GiB"]).contains("--host-budget"));
+    assert!(with(&["--fit", "arena"]).contains("--fit arena does not know --offload"));
+    assert!(with(&["--cache", "plans"]).contains("--cache"));
+}
+
+#[test]
+fn a_unit_that_is_no_time_is_taken_to_be_microseconds_and_said_so() {
+    let (known, abstract_) = (file(IDLE), file(&IDLE.replace("\"us\"", "\"abstract\"")));
+    let plan = |graph| {
+        run(&[
+            name(graph),
+            "--budget",
+            "16000",
+            "--json",
+            "--time-limit",
+            "300ms",
+            "--offload",
+            "--bandwidth",
+            "4GB/s",
+        ])
+    };
+    let (known, taken) = (plan(&known), plan(&abstract_));
+    assert!(known.stderr.is_empty(), "{known:?}");
+    let said = String::from_utf8_lossy(&taken.stderr).into_owned();
+    assert!(said.contains("'abstract'") && said.contains("us"), "{said}");
+    assert_eq!(json(&known)["transfers"], json(&taken)["transfers"]);
+}

@@ -22,6 +22,10 @@ from rk.errors import OptionError
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 CODEGENS = ("fx", "inductor", "rk")
+_OFFLOAD = (
+    "option 'offload': nothing that runs a step can move values to host memory; leave it out, or say False. "
+    "`rk-plan GRAPH.json --offload --bandwidth 25GB/s` plans it, without running anything"
+)
 
 COMMON: dict[str, Any] = {}
 """What ``rk.config`` sets: checked options for everything that does not say otherwise."""
@@ -87,6 +91,10 @@ class Options:
     def checked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Each option by itself, as the fields have it."""
         given = dict(given)
+        if given.get("offload") is False:
+            del given["offload"]  # As without it.
+        if "offload" in given:
+            raise OptionError(_OFFLOAD)
         known = {field.name for field in dataclasses.fields(cls)}
         for name in given:
             if name not in known:
