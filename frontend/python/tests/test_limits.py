@@ -100,9 +100,7 @@ def test_norms_of_a_lower_precision_than_their_weights():
 
 def test_an_error_without_a_message_names_its_operator():
     rk.allow_recompute(silent)
-    with pytest.raises(
-        rk.ExecutionError, match="rk_limits.silent.default: an exception of Python: AssertionError"
-    ):
+    with pytest.raises(rk.ExecutionError, match="rk_limits.silent.default: .*AssertionError"):
         gradient(lambda x: silent(x.sin()).exp())
 
 
