@@ -3,7 +3,8 @@
 The same model within the same bytes, a share of what it takes in ``aot_eager``. Two predictions of extra time
 are set beside each other, both in percent of the whole model's time without recomputation: that of the one
 graph's plan, and that of the choice for all calls of the layers (:mod:`rk._run`). What lies beside the layers
-counts in both budgets. Peaks are the allocator's, in the first step and in the last.
+counts in both budgets. Peaks are the allocator's, in the first step and in the last. With ``--reproducible``
+times are those of a model instead of measured ones, and the table is the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+import rk
 from benchmarks.cells import gpt2, llama
 from rk._plan import measure
 from rk._run import group
@@ -92,12 +94,15 @@ def main() -> None:
     """Reads the command line; Markdown goes to standard output."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("--reproducible", action="store_true", help="times of a model, not measured ones")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
     print("| model | budget | one graph | peak of budget | by layers | peak of budget |")
     print("|---|---:|---:|---:|---:|---:|")
-    for name in parser.parse_args().models:
-        for row in rows(name):
-            print(row, flush=True)
+    with rk.config.patch(reproducible=given.reproducible):
+        for name in given.models:
+            for row in rows(name):
+                print(row, flush=True)
 
 
 if __name__ == "__main__":
