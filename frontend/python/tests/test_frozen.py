@@ -17,9 +17,11 @@ from rk._run.parameters import Parameters
 
 @pytest.fixture(autouse=True)
 def thawed():
-    """Nothing stays frozen."""
+    """Nothing of a test stays frozen but what lives on, as before the first test."""
     yield
     gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def parameters():
