@@ -61,10 +61,14 @@ class FirstStep:
             self.seen = measure.addresses(torch.device("cpu"))
             self.seen.__enter__()
 
+    def stop(self) -> None:
+        """The step is over, or was refused: a process that ends while a profiler runs ends with a crash."""
+        callback.callback_handler.remove_end_callback(self._compiled)
+        if self.seen is not None:
+            self.seen.__exit__(None, None, None)
+
     def peak(self, model: nn.Module) -> int:
         """The most bytes, without gradients of parameters."""
-        callback.callback_handler.remove_end_callback(self._compiled)
-        self.seen.__exit__(None, None, None)
         return self.seen.peak(one.grad for one in model.parameters() if one.grad is not None)
 
 
@@ -85,8 +89,11 @@ class Run:
         """What the first step computes, its peak, and the seconds until it is done."""
         listener, start = FirstStep(), _cpu()
         torch.manual_seed(5)
-        found = {"loss": self.step()}
-        seconds = _cpu() - start
+        try:
+            found = {"loss": self.step()}
+        finally:
+            seconds = _cpu() - start
+            listener.stop()
         peak = listener.peak(self.model)
         named = self.model.named_parameters()
         found |= {name: one.grad.clone() for name, one in named if one.grad is not None}
