@@ -27,6 +27,7 @@ from rk._online.replay import Overwrite, Replay, map_tensors, read_as
 from rk._online.segments import Spellings
 from rk._online.sizes import foreseen, measured
 from rk._online.unmanaged import Unmanaged, apart, kind_of
+from rk._online.view_gradients import WrittenViews
 from rk._rk import OnlineRuntime, OverBudget
 
 __all__ = ["Calls", "in_backward"]
@@ -63,6 +64,7 @@ class Calls:
         self.wrappers: dict[int, weakref.ref[Managed]] = {}
         # Weights that were read, whose gradients become ordinary at the end.
         self.leaves: dict[int, weakref.ref[Tensor]] = {}
+        self.written_views = WrittenViews()
 
     def _begin(
         self, replay: Replay, known: Operator, tensors: list[Tensor], direct: dict[int, Tensor] | None = None

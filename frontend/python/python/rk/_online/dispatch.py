@@ -157,6 +157,8 @@ class Runtime(Writes, Sums):
         else:
             template = scan(args, tensors)
         options = dict(zip(kwargs, scan(list(kwargs.values()), tensors), strict=True)) if kwargs else kwargs
+        if self.written_views and torch.is_grad_enabled():
+            self.written_views.used(tensors)
         if known.written:
             writes = known.writes(args)
             if writes:

@@ -65,6 +65,9 @@ class Writes(Calls):
             slot for w in writes for slot in flat([template[w] if isinstance(w, int) else options.get(w)])
         ]
         places = [slot.place for slot in slots if type(slot) is Slot]
+        for one in (tensors[place] for place in places):
+            if type(one) is Managed and one._runtime is self:
+                self.written_views.written(self._who_shares(one))
         direct = {p: value for p in places if (value := self._written_in_place(func, tensors[p])) is not None}
         moved = [p for p in places if p not in direct]
         replay = Overwrite(func, template, options, moved)
@@ -111,6 +114,10 @@ class Writes(Calls):
             self._keep(handles, replay)
         wrapped = {id(v): self.wrap(v, h) for v, h in zip(fresh, handles[len(moved) :], strict=True)}
         return map_tensors(result, lambda t: given[id(t)] if id(t) in given else wrapped[id(t)])
+
+    def _who_shares(self, tensor: Managed) -> list[Managed | None]:
+        """The managed tensors of the same memory; None for those that are gone."""
+        return [self.wrappers[one]() for one in self.core.sharers(tensor._handle.id)]
 
     def _is_alone(self, tensor: Tensor) -> bool:
         """Whether a tensor is of this budget, and nobody else has its memory: of views that were made before,
