@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import marshal
+import os
+
 import pytest
 import torch
 from test_bits import Mixed, equal, train
@@ -10,7 +15,7 @@ from torch import nn
 
 from rk._codegen import emit, program
 from rk._graph import capture
-from rk._plan import costs
+from rk._plan import cache, costs
 
 
 class Several(Chain):
@@ -73,6 +78,44 @@ def test_damaged_code_is_written_anew(tmp_path):
     file.write_text(whole[:middle] + ("A" if whole[middle] != "A" else "B") + whole[middle + 1 :])
     assert equal(first, train(make, inputs, compiled, 2))
     assert file.read_text() == whole
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_code_is_not_executed_from_a_folder_that_others_can_write_to(tmp_path, mode):
+    make, inputs = CASES["dropout"]
+    compiled = lambda model: torch.compile(  # noqa: E731
+        model, backend="rk", options={"budget": "80%", "cache_dir": str(tmp_path)}
+    )
+    first = train(make, inputs, compiled, 2)
+    (file,) = tmp_path.glob("code-*.json")
+    about = json.loads(file.read_text().split("\n", 1)[1])
+    about["forward"]["code"] = base64.b64encode(marshal.dumps(compile("1 / 0", "<theirs>", "exec"))).decode()
+    cache.write(tmp_path, file.stem, about)
+    with pytest.raises(Exception, match="division by zero"):
+        train(make, inputs, compiled, 2)
+    tmp_path.chmod(mode)
+    with pytest.warns(UserWarning, match=r"others can write to it \(`chmod go-w"):
+        assert equal(first, train(make, inputs, compiled, 2))
+
+
+def test_a_folder_that_rk_makes_is_the_users_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        cache.write(tmp_path / "a" / "b", "name", 1)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert cache.read(tmp_path / "a" / "b", "name") == 1
+
+
+def test_a_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
+    cache.write(tmp_path, "name", 1)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    if os.getuid() == 0:
+        # What the administrator has made is read.
+        os.chown(tmp_path, 4321, -1)
+    with pytest.warns(UserWarning, match="it belongs to another user"):
+        assert cache.read(tmp_path, "name") is None
 
 
 def test_code_that_calls_what_has_no_name_is_not_kept(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """A folder of JSON files, each written whole or not at all, read back by the hash of what it answers.
 
 The first line of a file is the digest of the rest: what is damaged is passed over, and found anew. Among
-what is kept is code, which nothing else would check.
+what is kept is code that is executed, so nothing is read from a folder that somebody else can write to.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,42 @@ def key_of(*parts: str) -> str:
 
 
 def read(folder: Path, name: str) -> Any | None:
-    """What was written under this name; None when nothing was, or when it is damaged."""
+    """What was written under this name; None when nothing was, or when it is damaged, or when it may be
+    somebody else's.
+    """
     try:
+        if not _is_private(folder):
+            return None
         digest, text = (folder / f"{name}.json").read_text().split("\n", 1)
         return json.loads(text) if digest == _digest(text) else None
     except (OSError, ValueError):
         return None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody but the user, and the administrator, can have written what is in a folder."""
+    about = folder.stat()
+    if about.st_uid not in (os.geteuid(), 0):
+        _tell(folder, "it belongs to another user")
+    elif about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _tell(folder, f"others can write to it (`chmod go-w {folder}` ends that)")
+    else:
+        return True
+    return False
+
+
+_TOLD: set[Path] = set()
+
+
+def _tell(folder: Path, reason: str) -> None:
+    if folder in _TOLD:
+        return
+    _TOLD.add(folder)
+    warnings.warn(
+        f"rk: nothing is read from the folder of plans {folder}, because {reason}, and what it holds would "
+        "be executed. Plans are made anew; the option cache_dir or RK_CACHE_DIR names another folder",
+        stacklevel=2,
+    )
 
 
 def _digest(text: str) -> str:
@@ -42,7 +74,7 @@ def write(folder: Path, name: str, value: Any) -> None:
     time.
     """
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
         try:
             with os.fdopen(handle, "w") as file:
