@@ -2,6 +2,7 @@
 
 import torch
 from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from rk._plan import costs
 
@@ -17,3 +18,23 @@ def test_rows_are_those_of_a_matrix():
             node.meta["val"] = value
         (_, rows, _), _ = costs._made_up_arguments(graph.call_function(target, tuple(nodes)))
         assert rows.min() >= 1 and rows.max() <= 8
+
+
+def test_what_a_library_writes_for_itself_is_as_long_as_it_left_it():
+    """oneDNN's backward pass reads where the tracing says that there is nothing, and crashes."""
+    aten = torch.ops.aten
+
+    def layer(x, weights, recurrent, bias, state, gradient):
+        about = (2, 4, 1, True)
+        given = (x, weights, recurrent, bias, bias, state, state)
+        made = aten.mkldnn_rnn_layer(*given, False, [], *about, False, False, True)
+        more = (gradient, None, None, False, *about, True, False, [], False)
+        return aten.mkldnn_rnn_layer_backward(*given, *made[:3], *more, made[3])
+
+    sizes = ((4, 6, 4), (16, 4), (16, 4), (16,), (6, 4), (4, 6, 4))
+    traced = make_fx(layer, tracing_mode="fake")(*(torch.randn(one) for one in sizes))
+    (backward,) = traced.graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer_backward.default)
+    assert backward.args[-1].meta["val"].numel() == 0
+    (args, _), results = costs._made_up_arguments(backward), costs.on_made_up_values(backward)
+    assert args[-1].numel() > 0 and args[-1].dtype is torch.uint8
+    assert [one.shape for one in results[:3]] == [(4, 6, 4), (16, 4), (16, 4)]

@@ -149,6 +149,36 @@ def test_a_constant_backward_of_a_custom_function_is_computed_after_the_change()
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
 
 
+class Shown(nn.Module):
+    """Its backward pass reads a view of what goes in, and what runs again reads the whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 4), nn.Linear(16, 16)
+
+    def forward(self, x):
+        y = x + self.inner(x.unflatten(1, (4, 4))).flatten(1)
+        return nn.functional.gelu(self.outer(y)).square().mean()
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_calls_read_what_they_were_given_even_if_the_callers_tensor_shows_other_memory(changed):
+    def train(compiled):
+        torch.manual_seed(0)
+        model = Shown()
+        run, inputs = compiled(model), [torch.randn(6, 16), torch.randn(6, 16)]
+        for _ in range(2):
+            loss = run(inputs[0]) + run(inputs[1])
+            inputs[changed].data = inputs[changed] + 0.5
+            loss.backward()
+        return [one.grad for one in model.parameters()]
+
+    options = {"budget": "60%", "on_infeasible": "best"}
+    expected = train(lambda model: model)
+    found = train(lambda model: torch.compile(model, backend="rk", options=options))
+    assert all(map(torch.equal, expected, found))
+
+
 def test_without_pressure_no_copy_is_made():
     step = capture.step_of(Shifted(), torch.randn(128, 64))
     copies = [node for node in step.gm.graph.nodes if node.meta.get(loans.COPY)]

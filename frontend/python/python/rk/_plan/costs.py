@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import operator
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -177,6 +178,12 @@ They are read when the call is queued, and a made-up value on the GPU would be r
 """
 
 
+OPAQUE = {"workspace", "reserve", "reserveSpace", "reservedSpace"}
+"""Operands that a library has written for itself in the forward pass. It trusts what it finds there, and that
+there is as much of it as it left, which the tracing does not know.
+"""
+
+
 def _made_up_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values that the operator accepts: halves, and zeros where an index may be meant."""
     schema = getattr(node.target, "_schema", None)
@@ -185,11 +192,21 @@ def _made_up_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
     on_host = IN_HOST_MEMORY.get(node.target, ())
     args = []
     for name, value in zip(names, node.args, strict=False):
-        args.append(map_arg(value, functools.partial(_made_up, on_host=name in on_host)))
+        made_up = _by_its_call if name in OPAQUE else functools.partial(_made_up, on_host=name in on_host)
+        args.append(map_arg(value, made_up))
         if "pivots" in name and isinstance(args[-1], torch.Tensor):
             # LAPACK counts rows from one, and trusts its caller: row zero is before the matrix.
             args[-1].fill_(1)
     return tuple(args), map_arg(dict(node.kwargs), _made_up)
+
+
+def _by_its_call(node: fx.Node) -> Any:
+    """What the call that makes it gives for made-up values."""
+    if node.op != "call_function":
+        return _made_up(node)
+    if node.target is operator.getitem:
+        return _by_its_call(node.args[0])[node.args[1]]
+    return on_made_up_values(node)
 
 
 def _made_up(node: fx.Node, on_host: bool = False) -> Any:

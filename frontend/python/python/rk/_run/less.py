@@ -43,7 +43,8 @@ class Way:
     def spared(self, args: Sequence[Any] | dict[int, Any]) -> Spared:
         """What is missing, of the arguments; with copies where copies are read (law S9)."""
         return {
-            key: args[place].clone() if key in self.copies else args[place] for key, place in self.missing
+            key: args[place].clone() if key in self.copies else loans.held(args[place])
+            for key, place in self.missing
         }
 
 
@@ -53,7 +54,7 @@ def prepared(instance: Instance, code: Code, args: Sequence[Any]) -> Callable[[l
     """
     if not instance.group.shared:
         remembered = [TensorWeakRef(one) if isinstance(one, torch.Tensor) else None for one in args]
-        return functools.partial(_alone, instance, code, remembered, list(map(_version, args)))
+        return functools.partial(_alone, instance, code, remembered, list(map(_state, args)))
     if instance.variant is instance.owner.checkpoint:
         return None
     way = _way_of(instance.owner, code)
@@ -76,16 +77,14 @@ def _alone(
     instance: Instance,
     code: Code,
     remembered: Sequence[TensorWeakRef | None],
-    versions: list[int],
+    states: list[tuple[int, int]],
     saved: list[torch.Tensor],
 ) -> Free:
     def free() -> None:
         way = _way_of(instance.owner, code)
         known = {place: remembered[place] for _, place in way.missing}
         args = {place: None if one is None else one() for place, one in known.items()}
-        if not way.is_open or any(
-            one is None or loans.version(one) != versions[at] for at, one in args.items()
-        ):
+        if not way.is_open or any(one is None or _state(one) != states[at] for at, one in args.items()):
             instance.free = None
             return
         # What is given up makes room for copies.
@@ -112,5 +111,8 @@ def _become_checkpoint(
     instance.variant, instance.free = instance.owner.checkpoint, None
 
 
-def _version(argument: Any) -> int:
-    return loans.version(argument) if isinstance(argument, torch.Tensor) else 0
+def _state(argument: Any) -> tuple[int, int]:
+    """What changes when an argument is written to, or given other memory."""
+    if not isinstance(argument, torch.Tensor) or argument.layout is not torch.strided:
+        return 0, 0
+    return loans.version(argument), argument.untyped_storage()._cdata
