@@ -12,6 +12,7 @@ import functools
 import gc
 import hashlib
 import json
+import logging
 import sys
 import warnings
 
@@ -287,6 +288,20 @@ def plans() -> str:
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
+class Said(logging.Handler):
+    """What rk logs."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = ""
+
+    def emit(self, record):
+        self.words += record.getMessage() + "\n"
+
+
+SAID = Said()
+
+
 def judged(name: str) -> dict:
     cell = Cell(name)
     plain, bits, keep = cell.train(backend="aot_eager")
@@ -299,6 +314,7 @@ def judged(name: str) -> dict:
     share = 0.95 if cell.is_whole and cell.switches & {"copies", "bf16"} else share
     share = 0.95 if cell.is_whole and cell.wrapping == "tp" else share
     budget = int(share * shared.item())
+    SAID.words = ""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         scope = "device" if cell.is_whole else "activations"
@@ -311,6 +327,7 @@ def judged(name: str) -> dict:
         "peaks": peaks,
         "plans": plans(),
         "late": cell.late,
+        "own": "a choice of its own" in SAID.words,
         "graphs": [str(one) for one in rk.plans()],
         "warnings": [str(one.message) for one in told if "rk" in str(one.message)],
     }
@@ -321,6 +338,9 @@ def judged(name: str) -> dict:
 def main() -> None:
     rank, world, store, *cells = sys.argv[1:]
     torch.set_num_threads(1)
+    log = logging.getLogger("rk")
+    log.addHandler(SAID)
+    log.setLevel(logging.INFO)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(world))
     for name in cells:
         print(json.dumps(judged(name)), flush=True)

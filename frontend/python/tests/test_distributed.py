@@ -94,4 +94,7 @@ def test_two_processes(ranks, name):
             assert statistics.median(one["peaks"][1:]) <= one["budget"] + one["late"], one
             assert max(one["peaks"]) <= one["budget"] + 2 * one["late"], one
     if not name.startswith(("1f1b", "gpipe")):
-        assert ranks[name][0]["plans"] == ranks[name][1]["plans"], "all ranks run the same plan"
+        # In a step in which gloo was late, a rank may observe what leaves no room for another's choice.
+        own = any(one["own"] and one["late"] for one in ranks[name])
+        same = ranks[name][0]["plans"] == ranks[name][1]["plans"]
+        assert same or own, "all ranks run the same plan, or one has said why not"
