@@ -212,3 +212,12 @@ def test_a_result_that_tracing_does_not_know_is_refused_with_what_to_do():
     told = "a result takes 256 bytes instead of the planned 128.*codegen='fx'"
     with pytest.raises(rk.ExecutionError, match=told):
         gradient(lambda x: doubled(x.sin()).sigmoid())
+
+
+def test_an_operator_that_fails_names_itself_and_what_to_do():
+    def step(x):
+        rows = (x.detach().abs() + 9).long().flatten()
+        return functional.embedding(rows, x).square()
+
+    with pytest.raises(rk.ExecutionError, match=r"aten\.embedding.*index out of range.*codegen='fx'"):
+        gradient(step)

@@ -138,11 +138,7 @@ class Program:
             made = machine.forward(handles_of(tensors))
         except BaseException as error:
             self._idle.append(machine)
-            if isinstance(error, ExecutionError) and "instead of the planned" in str(error):
-                raise ExecutionError(
-                    f"{error}. codegen='fx' takes results as their kernels make them"
-                ) from None
-            raise
+            raise _with_remedy(error) from None
         del tensors, given
         torch.autograd.graph.increment_version([args[place] for place in self._updated])
         number, (hooked, recomputed) = next(_TICKETS), saved_hooks.installed()
@@ -194,6 +190,8 @@ class Program:
                 self._bring(machine, late)
             del behind, late
             made = machine.backward(handles_of(tangents))
+        except ExecutionError as error:
+            raise _with_remedy(error) from None
         finally:
             self._put_back(machine)
         results: list[Any] = [None] * len(self._step.gradients)
@@ -321,3 +319,12 @@ def _boxed(run: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Any]], S
 
     boxed._boxed_call = True
     return boxed
+
+
+def _with_remedy(error: BaseException) -> BaseException:
+    """What an operator says that fails, and what to do; any other error as it is."""
+    if not isinstance(error, ExecutionError) or "codegen='fx'" in str(error):
+        return error
+    if "instead of the planned" in str(error):
+        return ExecutionError(f"{error}. codegen='fx' takes results as their kernels make them")
+    return ExecutionError(f"{error}. If the step runs without rk, it runs with codegen='fx' as well")
