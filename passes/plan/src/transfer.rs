@@ -29,8 +29,10 @@
 
 mod clock;
 mod judge;
+mod link;
 
 pub use judge::judge_transfers;
+pub use link::{Latency, LinkError, Rate, nothing_fits, per_second};
 
 use std::fmt;
 

@@ -219,7 +219,7 @@ impl fmt::Display for Budget {
     }
 }
 
-fn split(text: &str) -> (&str, &str) {
+pub(crate) fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
@@ -230,7 +230,7 @@ fn not_a_number(text: &str, number: &str) -> BudgetError {
 }
 
 /// "12.5" as (125, 10).
-fn decimal(text: &str, number: &str) -> Result<(u128, u128), BudgetError> {
+pub(crate) fn decimal(text: &str, number: &str) -> Result<(u128, u128), BudgetError> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{}", part.trim_end_matches('0'));
     let good = !whole.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

@@ -25,6 +25,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use rk_cache::Cache;
 use rk_plan::arena::ALIGNMENT;
+use rk_plan::transfer::{Latency, Rate};
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
 use rk_solve::{
     Addresses, MilpSolver, Outcome, Request, Solver, Spare, Status, Timekeeping, packing_time, packs_easily,
@@ -32,7 +33,7 @@ use rk_solve::{
 };
 use rk_vocabulary::{parse_span, write_whole};
 
-use crate::link::{Latency, Rate, parse_latency, parse_rate};
+use crate::link::{parse_latency, parse_rate};
 use crate::report::Report;
 
 const EXAMPLES: &str = "\

@@ -6,11 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use rk_plan::arena::pack_with;
+use rk_plan::transfer::Rate;
 use rk_plan::{Budget, Bytes, Direction, Graph, Host, Time, Trace, Transfer, base_trace, readable};
 use rk_solve::{BoundKind, Outcome, Plan, Status, TransferOutcome, TransferPlan, solve_with_transfers};
 use serde_json::{Value, json};
 
-use crate::link::{Rate, host};
+use crate::link::host;
 use crate::report::Report;
 use crate::{Arguments, Fit, addresses, exit_code, request};
 
