@@ -61,6 +61,13 @@ MlirType rkGeneratorGet(MlirContext context) {
 
 bool rkGeneratorIs(MlirType type) { return isa_and_present<rk::GeneratorType>(unwrap(type)); }
 
+MlirType rkHostGet(MlirType held) {
+  Type type = unwrap(held);
+  return wrap(static_cast<Type>(rk::HostType::get(type.getContext(), type)));
+}
+
+bool rkHostIs(MlirType type) { return isa_and_present<rk::HostType>(unwrap(type)); }
+
 MlirOperation rkLookupSymbol(MlirOperation from, MlirStringRef name) {
   auto symbol = StringAttr::get(unwrap(from)->getContext(), unwrap(name));
   return wrap(SymbolTable::lookupNearestSymbolFrom(unwrap(from), symbol));

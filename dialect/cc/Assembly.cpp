@@ -337,15 +337,43 @@ void rk::WriteOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
     setName(getResult(0), "write");
 }
 
-// `%bn1, %bn1.1, %bn1.state`: the node's name, the number of a further result, the generator.
+// `bn1`, `bn1.1`, `bn1.state`: the node's name, the number of a further result, the generator.
+static SmallString<64> nameOf(rk::RunOp run, OpResult result) {
+  SmallString<64> name(run.getNode());
+  if (isa<rk::GeneratorType>(result.getType()))
+    name += ".state";
+  else if (result.getResultNumber() > 0)
+    (name += ".") += std::to_string(result.getResultNumber());
+  return name;
+}
+
 void rk::RunOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
-  StringRef node = getNode();
-  for (OpResult result : getResults()) {
-    SmallString<64> name(node);
-    if (isa<GeneratorType>(result.getType()))
-      name += ".state";
-    else if (result.getResultNumber() > 0)
-      (name += ".") += std::to_string(result.getResultNumber());
-    setName(result, name);
+  for (OpResult result : getResults())
+    setName(result, nameOf(*this, result));
+}
+
+// `%bn1.host` is a copy of `%bn1`, and what is fetched from it is `%bn1_0`: the run's own name, behind all transfers. A printer must
+// survive what the verifier refuses, a ring of transfers among it.
+static void nameBehindTransfers(Value moved, StringRef suffix, OpResult result, OpAsmSetValueNameFn setName) {
+  for (int steps = 0; steps < 1000; ++steps) {
+    if (auto fetch = moved.getDefiningOp<rk::FetchOp>()) {
+      moved = fetch.getCopy();
+    } else if (auto offload = moved.getDefiningOp<rk::OffloadOp>()) {
+      moved = offload.getValue();
+    } else {
+      break;
+    }
   }
+  auto run = moved.getDefiningOp<rk::RunOp>();
+  SmallString<64> name = run ? nameOf(run, cast<OpResult>(moved)) : SmallString<64>("moved");
+  name += suffix;
+  setName(result, name);
+}
+
+void rk::OffloadOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  nameBehindTransfers(getValue(), ".host", cast<OpResult>(getCopy()), setName);
+}
+
+void rk::FetchOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  nameBehindTransfers(getCopy(), "", cast<OpResult>(getValue()), setName);
 }

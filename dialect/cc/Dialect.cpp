@@ -80,6 +80,13 @@ LogicalResult rk::StridedAttr::verify(function_ref<InFlightDiagnostic()> emitErr
   return success();
 }
 
+LogicalResult rk::HostType::verify(function_ref<InFlightDiagnostic()> emitError, Type held) {
+  auto tensor = dyn_cast<RankedTensorType>(held);
+  if (!tensor || !tensor.hasStaticShape())
+    return emitError() << "host memory holds tensors of static shape, not " << held;
+  return success();
+}
+
 // Bytes of one element, 0 for a type that no tensor of a step has.
 static int64_t elementBytes(Type type) {
   if (auto complex = dyn_cast<ComplexType>(type))

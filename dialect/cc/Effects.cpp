@@ -88,6 +88,29 @@ void rk::LaunchOp::getEffects(Effects &effects) {
   advancesRandom(effects);
 }
 
+// Transfers keep their places among runs, and among each other: an engine serves them in order.
+static void keepsItsPlace(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), rk::Schedule::get());
+  effects.emplace_back(MemoryEffects::Write::get(), rk::Schedule::get());
+}
+
+void rk::OffloadOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getValueMutable());
+  effects.emplace_back(MemoryEffects::Allocate::get(), cast<OpResult>(getCopy()));
+  keepsItsPlace(effects);
+}
+
+void rk::FetchOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), &getCopyMutable());
+  effects.emplace_back(MemoryEffects::Allocate::get(), cast<OpResult>(getValue()));
+  keepsItsPlace(effects);
+}
+
+void rk::WaitOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Write::get(), &getValueMutable());
+  keepsItsPlace(effects);
+}
+
 void rk::SaveStateOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get(), &getStateMutable());
   advancesRandom(effects);

@@ -42,9 +42,9 @@ public:
     for (intptr_t i = 0; i < spec->optionCount; ++i) {
       const RkOptionSpec &option = spec->options[i];
       std::string initial = optionDefaults().get(unwrap(option.name), unwrap(option.initial));
-      options.push_back(std::make_unique<Option<std::string>>(*this, unwrap(option.name),
-                                                              llvm::cl::desc(unwrap(option.help)),
-                                                              llvm::cl::init(initial)));
+      options.push_back(std::make_unique<Option<std::string>>(
+          *this, unwrap(option.name), llvm::cl::desc(unwrap(option.help)), llvm::cl::init(initial),
+          isSwitch(option) ? llvm::cl::ValueOptional : llvm::cl::ValueRequired));
     }
   }
 
@@ -59,7 +59,8 @@ public:
   MlirStringRef option(intptr_t index) const {
     if (index < 0 || index >= static_cast<intptr_t>(options.size()))
       return wrap(StringRef());
-    return wrap(StringRef(options[index]->getValue()));
+    StringRef value = options[index]->getValue();
+    return wrap(value.empty() && isSwitch(spec->options[index]) ? StringRef("true") : value);
   }
 
   bool runTextualPipeline(Operation *op, StringRef pipeline) {
@@ -86,6 +87,9 @@ protected:
   std::unique_ptr<Pass> clonePass() const override { return std::make_unique<RustPass>(spec); }
 
 private:
+  // An option that is off unless given may stand alone: `offload` is `offload=true`.
+  static bool isSwitch(const RkOptionSpec &option) { return unwrap(option.initial) == "false"; }
+
   const RkPassSpec *spec;
   // Options have addresses that the base class keeps, so they do not move.
   std::vector<std::unique_ptr<Option<std::string>>> options;

@@ -46,6 +46,11 @@ MlirType rkGeneratorGet(MlirContext context);
 /// Whether the type is `!rk.generator`.
 bool rkGeneratorIs(MlirType type);
 
+/// `!rk.host<...>` of a tensor of static shape.
+MlirType rkHostGet(MlirType held);
+/// Whether the type is `!rk.host<...>`.
+bool rkHostIs(MlirType type);
+
 /// The op with this symbol name nearest to `from`, looked up through enclosing symbol tables; null when there is none.
 MlirOperation rkLookupSymbol(MlirOperation from, MlirStringRef name);
 /// Whether MLIR would erase the op: unused, and without an effect that matters.
@@ -123,7 +128,7 @@ bool rkCallVerifyOp(MlirOperation op);
 /// Verifies a run against the node that it names; `node` is null when there is none.
 bool rkCallVerifyCallee(MlirOperation run, MlirOperation node);
 /// Verifies a discardable attribute of the dialect. Where: 0 on an op, 1 on an argument, 2 on a result (then `index`).
-/// For `rk.stage` = scheduled on a function this checks the laws S1 to S6 and S9.
+/// For `rk.stage` = scheduled on a function this checks the laws S1 to S6 and S9 to S11.
 bool rkCallVerifyAttribute(MlirOperation op, uint32_t where, intptr_t index, MlirStringRef name,
                            MlirAttribute attribute);
 

@@ -2,8 +2,8 @@
 
 use crate::attrs::{Arg, Cost, Stage};
 use crate::ops::{
-    AtenOp, BufferOp, ConstantOp, DropOp, LaunchOp, LoadStateOp, NodeOp, RunOp, SaveStateOp, Space, StepOp,
-    WriteOp, YieldOp,
+    AtenOp, BufferOp, ConstantOp, DropOp, FetchOp, LaunchOp, LoadStateOp, NodeOp, OffloadOp, RunOp,
+    SaveStateOp, Space, StepOp, WaitOp, WriteOp, YieldOp,
 };
 use crate::raw::{At, Attr, Block, Ctx, Location, Module, NewOp, Op, Type, Value};
 
@@ -214,6 +214,22 @@ pub fn write<'c>(
 /// Makes `rk.drop`.
 pub fn drop<'c>(value: Value<'c>, at: At<'c>, location: Location<'c>) -> DropOp<'c> {
     typed(DropOp::of(new_op(DropOp::NAME, location, &[value], &[], &[], &[], at)))
+}
+
+/// Makes `rk.offload` of a tensor.
+pub fn offload<'c>(value: Value<'c>, at: At<'c>, location: Location<'c>) -> OffloadOp<'c> {
+    let copy = Type::host(value.ty());
+    typed(OffloadOp::of(new_op(OffloadOp::NAME, location, &[value], &[copy], &[], &[], at)))
+}
+
+/// Makes `rk.fetch` of a copy in host memory; `ty` is the type of what was offloaded.
+pub fn fetch<'c>(copy: Value<'c>, ty: Type<'c>, at: At<'c>, location: Location<'c>) -> FetchOp<'c> {
+    typed(FetchOp::of(new_op(FetchOp::NAME, location, &[copy], &[ty], &[], &[], at)))
+}
+
+/// Makes `rk.wait` for the transfer that makes a value.
+pub fn wait<'c>(value: Value<'c>, at: At<'c>, location: Location<'c>) -> WaitOp<'c> {
+    typed(WaitOp::of(new_op(WaitOp::NAME, location, &[value], &[], &[], &[], at)))
 }
 
 /// Makes `rk.yield`.

@@ -1,6 +1,6 @@
 //! The MLIR dialect rk: ops, stages, verifiers, and a Rust API for those who write passes over it.
 //!
-//! `td/` defines ops, attributes and types; `td/Dialect.td` states the stages and the laws S1 to S9, once. `cc/` is the
+//! `td/` defines ops, attributes and types; `td/Dialect.td` states the stages and the laws S1 to S12, once. `cc/` is the
 //! little that must be C++, and `cc/shim.h` lists every symbol that crosses the border. Everything else is here:
 //!
 //! | module | holds |
@@ -11,7 +11,8 @@
 //! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
 //! | [`pass`] | passes with options, and an example of one |
 //! | [`pointwise`] | pointwise operators as scalar functions; nodes as one loop over elements |
-//! | `verify`, `verify_lowered` | one function per law, over `schedule` and over addresses |
+//! | [`transfers`] | views of the ops that move values, and what each value is a copy of |
+//! | `verify`, `verify_transfers`, `verify_lowered` | one function per law, over `schedule` and over addresses |
 //! | `verify_ops`, `verify_attrs` | each op by itself; attributes on functions |
 //! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
 //!
@@ -34,11 +35,13 @@ pub mod pointwise;
 mod raw;
 mod schedule;
 mod step;
+pub mod transfers;
 pub mod types;
 mod verify;
 mod verify_attrs;
 mod verify_lowered;
 mod verify_ops;
+mod verify_transfers;
 
 pub use attrs::{Arg, Cost, Stage};
 pub use raw::{

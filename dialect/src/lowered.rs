@@ -201,7 +201,7 @@ impl<'c> Execution<'c> {
 
     /// The symbol of the node that makes a value, as the result of a run or in a buffer.
     pub fn symbol_behind(value: Value<'c>) -> Option<&'c str> {
-        let (op, _) = value.producer()?;
+        let (op, _) = crate::transfers::origin(value).producer()?;
         let written = || crate::names::written_by(BufferOp::of(op)?).map(|(symbol, _)| symbol);
         RunOp::of(op).map(RunOp::symbol).or_else(written)
     }

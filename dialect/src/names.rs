@@ -2,10 +2,12 @@
 
 use crate::ops::{AtenOp, BufferOp, LaunchOp, RunOp, StepOp};
 use crate::raw::Value;
+use crate::transfers;
 
 /// The name of a value: the node that produces it (`layer1.0.conv1`; `bn1.1` for a second result, `drop.state` for a
-/// generator), the module path and operator of an ATen call, the name of a parameter or input.
+/// generator), the module path and operator of an ATen call, the name of a parameter or input. A copy has the name of what it is a copy of.
 pub fn of(value: Value<'_>) -> String {
+    let value = transfers::origin(value);
     if let Some((op, number)) = value.producer() {
         if let Some(run) = RunOp::of(op) {
             let symbol = run.symbol();

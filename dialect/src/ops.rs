@@ -5,6 +5,7 @@
 
 pub use crate::lowered::{BufferOp, Execution, LaunchOp, LoadStateOp, SaveStateOp, Space};
 pub use crate::step::StepOp;
+pub use crate::transfers::{FetchOp, OffloadOp, Transfer, WaitOp};
 
 use crate::attrs::{Arg, Cost};
 use crate::raw::{Attr, Block, Op, Type, Value};

@@ -41,7 +41,8 @@ use crate::diagnostic::{Diagnostic, Failure};
 use crate::ops::StepOp;
 use crate::raw::{self, Ctx, Op, RunningPass};
 
-/// One option of a pass. All values are strings; [`PassContext::parsed_option`] reads them.
+/// One option of a pass. All values are strings; [`PassContext::parsed_option`] reads them. One that is `false` by default may stand
+/// alone, which is `true`.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
     /// As it is written in a pipeline.

@@ -5,8 +5,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::names;
-use crate::ops::{self, AtenOp, BufferOp, ConstantOp, DropOp, Execution, NodeOp, RunOp, StepOp};
+use crate::ops::{
+    self, AtenOp, BufferOp, ConstantOp, DropOp, Execution, NodeOp, RunOp, StepOp, Transfer, WaitOp,
+};
 use crate::raw::{Block, Op, Value};
+use crate::transfers;
 
 /// How the life of a value ends before the step does, and at which op.
 #[derive(Clone, Copy)]
@@ -104,10 +107,13 @@ pub(crate) fn base(value: Value<'_>) -> Value<'_> {
 
 /// What uses a value, for messages.
 pub(crate) fn user(op: Op<'_>) -> String {
-    match Execution::of(op) {
-        Some(run) => format!("'{}'", run.symbol()),
-        None if op.name() == "func.return" => "the return".to_owned(),
-        None => op
+    match (Execution::of(op), Transfer::of(op)) {
+        (Some(run), _) => format!("'{}'", run.symbol()),
+        (_, Some(Transfer::Offload(_))) => "its offload".to_owned(),
+        (_, Some(Transfer::Fetch(_))) => "its fetch".to_owned(),
+        _ if op.name() == WaitOp::NAME => "a wait for it".to_owned(),
+        _ if op.name() == "func.return" => "the return".to_owned(),
+        _ => op
             .results()
             .first()
             .map_or(format!("'{}'", op.name()), |&value| format!("'{}'", names::of(value))),
@@ -119,8 +125,9 @@ pub(crate) fn is_production(value: Value<'_>) -> bool {
     value.producer().is_some_and(|(op, _)| ConstantOp::of(op).is_none())
 }
 
-/// Whether two values have the same bits: the same value, another production of it, or the same view of such.
+/// Whether two values have the same bits: the same value, another production of it, a copy of one, or the same view of such.
 pub(crate) fn is_same<'c>(a: Value<'c>, b: Value<'c>) -> bool {
+    let (a, b) = (transfers::origin(a), transfers::origin(b));
     if a == b {
         return true;
     }

@@ -1,4 +1,5 @@
-//! The laws S1 to S6 and S9 of a schedule, one function per law, as far as the IR itself can show them.
+//! The laws S1 to S6 and S9 of a schedule, one function per law, as far as the IR itself can show them. Those of transfers, S10 and
+//! S11, stand in `verify_transfers`.
 //!
 //! - **S1** every operand of a step is live: produced before, not dropped since
 //! - **S2** a drop names a live value, once per production
@@ -24,6 +25,7 @@ use crate::names;
 use crate::ops::{DropOp, Execution, NodeOp, StepOp};
 use crate::raw::{Op, Value};
 use crate::schedule::{Death, Schedule, base, is_ordered, is_production, is_same, user};
+use crate::verify_transfers::transfers;
 
 /// Checks every law; false after an error was reported.
 pub(crate) fn schedule(step: StepOp<'_>) -> bool {
@@ -39,7 +41,7 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
     }
     let schedule = Schedule::of(step);
     let laws = [s1_operands_are_live, s2_drops_once, s3_dropped_or_returned, s4_again_reproduces];
-    let more = [s5_side_effects_once, s6_nothing_read_is_overwritten, s9_read_while_lent];
+    let more = [s5_side_effects_once, s6_nothing_read_is_overwritten, s9_read_while_lent, transfers];
     let mut legal = true;
     for law in laws.into_iter().chain(more) {
         if let Err(diagnostic) = law(&schedule) {

@@ -43,7 +43,7 @@ pub(crate) fn attribute(op: Op<'_>, place: Place, name: &str, attribute: Attr<'_
 
 /// What is wrong with an attribute of an op.
 fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
-    const STEP: [&str; 9] = [
+    const STEP: [&str; 14] = [
         "rk.budget",
         "rk.peak",
         "rk.base_peak",
@@ -53,6 +53,11 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
         "rk.alignment",
         "rk.arena",
         "rk.gradients",
+        "rk.host_budget",
+        "rk.host_peak",
+        "rk.stall",
+        "rk.bandwidth",
+        "rk.latency",
     ];
     if name == "rk.stage" {
         if Stage::of(attribute).is_none() {
@@ -81,7 +86,8 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
     }
     if STEP.contains(&name) && attribute.as_i64().is_none_or(|number| number < 0) {
         return Some(format!(
-            "'{name}' is a number of bytes or nanoseconds (i64, not negative), not {attribute}"
+            "'{name}' is a number of {} (i64, not negative), not {attribute}",
+            if name == "rk.bandwidth" { "bytes per second" } else { "bytes or nanoseconds" }
         ));
     }
     None

@@ -41,11 +41,17 @@ def Rk_Dialect : Dialect {
     - **S8** outputs, gradients and buffers equal those of the step before the rewrite, bit for bit, on the same kernels
     - **S9** what the caller may change once the outputs are handed over (`rk.lent`) is read on the same side of the
       hand-over as in the step before the rewrite, and in front of it by one run of each node
+    - **S10** a transfer moves what is there: an offload begins where the value is on the device, is not on its way, and is not
+      returned; a fetch begins where host memory has all of it, and the value was not made again since; each ends once, behind
+      its start, and nothing that is on its way is dropped
+    - **S11** no run reads a value that is away, from the end of its offload to the end of its fetch; no run makes a value
+      anew that is on its way
+    - **S12** what is in host memory fits in the host's budget (`rk.host_budget`) at every run
 
-    S1 to S6 and S9 are verified on every function whose `rk.stage` is `scheduled`, whenever MLIR verifies it, as far as the IR
+    S1 to S6 and S9 to S11 are verified on every function whose `rk.stage` is `scheduled`, whenever MLIR verifies it, as far as the IR
     itself can show them. S7 needs addresses: at stage `lowered` they are in the IR, where no two values that live at the
-    same time may share a byte, and all must lie in the arena; before, the judge in `rk-plan` adds up. What a kernel really
-    takes is seen by the allocator of `rk-run`. S8 needs the numbers: `rk-run --check` compares them.
+    same time may share a byte, and all must lie in the arena; before, the judge in `rk-plan` adds up. S12 is
+    added up by `--rk-verify-schedule`. What a kernel really takes is seen by the allocator of `rk-run`. S8 needs the numbers: `rk-run --check` compares them.
 
     Effects are declared so that `--cse` and `--canonicalize` are harmless at every stage: fresh storage is an allocation
     on the result (two equal calls are never merged), a run is never erased, a drop frees its operand.

@@ -1,4 +1,4 @@
-// Ops of the dialect rk. docs/ir.md shows them at work; the laws S1-S9 stand in Dialect.td.
+// Ops of the dialect rk. docs/ir.md shows them at work; the laws S1-S12 stand in Dialect.td.
 
 #ifndef RK_OPS_TD
 #define RK_OPS_TD
@@ -152,7 +152,68 @@ def Rk_DropOp : Rk_Op<"drop"> {
     rk.drop %conv1 : tensor<8x4xf32>
     ```
   }];
-  let arguments = (ins Arg<Rk_Value, "the value that is freed", [MemFree]>:$value);
+  let arguments = (ins Arg<Rk_Owned, "the value that is freed", [MemFree]>:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+// Transfers between device and host memory: two starts and their ends.
+
+class Rk_TransferOp<string mnemonic, list<Trait> traits = []> : Rk_Op<mnemonic, !listconcat([
+    Rk_Effects, Rk_ResultNames,
+    TypesMatchWith<"the copy in host memory is one of the value", "value", "copy",
+                   "::rk::HostType::get($_self.getContext(), $_self)">], traits)>;
+
+def Rk_OffloadOp : Rk_TransferOp<"offload"> {
+  let summary = "starts to copy a value to host memory";
+  let description = [{
+    The copy engine from device to host gets the value here, and works while the runs go on. The transfer has ended at the `rk.wait`
+    of the copy. From there on the value is away (law S11) and its storage is dropped.
+
+    ```mlir
+    %norm.host = rk.offload %norm : tensor<8x16xf32>
+    %up = rk.run @up(%norm) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    rk.wait %norm.host : !rk.host<tensor<8x16xf32>>
+    rk.drop %norm : tensor<8x16xf32>
+    ```
+
+    Between two runs, waits stand first, then drops, then starts of transfers.
+  }];
+  let arguments = (ins AnyStaticShapeTensor:$value);
+  let results = (outs Rk_Host:$copy);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+def Rk_FetchOp : Rk_TransferOp<"fetch"> {
+  let summary = "starts to copy a value from host memory back to the device";
+  let description = [{
+    The copy engine from host to device gets the copy here, and the new value counts on the device. It can be read from its `rk.wait`
+    on. The copy in host memory stays good, for further fetches, until it is dropped.
+
+    ```mlir
+    %norm_0 = rk.fetch %norm.host : tensor<8x16xf32>
+    %down = rk.run @down(%up) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    rk.wait %norm_0 : tensor<8x16xf32>
+    rk.drop %norm.host : !rk.host<tensor<8x16xf32>>
+    %add = rk.run @add(%norm_0, %down) : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+    ```
+  }];
+  let arguments = (ins Rk_Host:$copy);
+  let results = (outs AnyStaticShapeTensor:$value);
+  let assemblyFormat = "$copy attr-dict `:` type($value)";
+}
+
+def Rk_WaitOp : Rk_Op<"wait", [Rk_Effects]> {
+  let summary = "the point at which a transfer must have ended";
+  let description = [{
+    The operand is what an `rk.offload` or an `rk.fetch` makes. The runs behind wait until that transfer has ended. Every transfer is
+    waited for once, and a run stands between its start and its end (law S10).
+
+    ```mlir
+    rk.wait %norm.host : !rk.host<tensor<8x16xf32>>
+    rk.wait %norm_0 : tensor<8x16xf32>
+    ```
+  }];
+  let arguments = (ins Rk_Moved:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }
 

@@ -21,9 +21,29 @@ def Rk_Generator : TypeDef<Rk_Dialect, "Generator"> {
   }];
 }
 
+def Rk_Host : TypeDef<Rk_Dialect, "Host"> {
+  let mnemonic = "host";
+  let summary = "a copy of a value in host memory";
+  let description = [{
+    What `rk.offload` makes, and `rk.fetch` brings back to the device. No run reads it. It counts in host memory until it is dropped
+    (law S12).
+
+    ```mlir
+    %norm.host = rk.offload %norm : tensor<8x16xf32>
+    rk.wait %norm.host : !rk.host<tensor<8x16xf32>>
+    ```
+  }];
+  let parameters = (ins "::mlir::Type":$held);
+  let assemblyFormat = "`<` $held `>`";
+  let genVerifyDecl = 1;
+}
+
 // What a value of a step may be: a tensor of static shape, an undefined tensor (`none`), or a generator state.
 def Rk_Tensor : AnyTypeOf<[AnyStaticShapeTensor, NoneType], "a tensor of static shape or none">;
 def Rk_Value : AnyTypeOf<[AnyStaticShapeTensor, NoneType, Rk_Generator],
                          "a tensor of static shape, none or !rk.generator">;
+def Rk_Moved : AnyTypeOf<[AnyStaticShapeTensor, Rk_Host], "a tensor of static shape or !rk.host">;
+def Rk_Owned : AnyTypeOf<[AnyStaticShapeTensor, NoneType, Rk_Generator, Rk_Host],
+                         "a tensor of static shape, none, !rk.generator or !rk.host">;
 
 #endif // RK_TYPES_TD

@@ -49,6 +49,8 @@ unsafe extern "C" {
     pub fn rkNoneIs(attribute: MlirAttribute) -> bool;
     pub fn rkGeneratorGet(context: MlirContext) -> MlirType;
     pub fn rkGeneratorIs(ty: MlirType) -> bool;
+    pub fn rkHostGet(held: MlirType) -> MlirType;
+    pub fn rkHostIs(ty: MlirType) -> bool;
     pub fn rkLookupSymbol(from: MlirOperation, name: MlirStringRef) -> MlirOperation;
     pub fn rkParseModule(context: MlirContext, source: MlirStringRef, name: MlirStringRef) -> MlirModule;
     pub fn rkIsTriviallyDead(op: MlirOperation) -> bool;

@@ -44,6 +44,12 @@ impl<'c> Type<'c> {
         Self::from_raw(unsafe { shim::rkGeneratorGet(ctx.raw) })
     }
 
+    /// `!rk.host<...>`: a copy, in host memory, of a tensor of static shape.
+    pub fn host(held: Type<'c>) -> Self {
+        // SAFETY: the type is alive.
+        Self::from_raw(unsafe { shim::rkHostGet(held.raw) })
+    }
+
     /// A ranked tensor; `encoding` is `#rk.strided` or nothing. `None` after MLIR reported what does not fit.
     pub fn tensor(shape: &[i64], element: Type<'c>, encoding: Option<Attr<'c>>) -> Option<Self> {
         let encoding = encoding.map_or(MlirAttribute { ptr: std::ptr::null() }, |attribute| attribute.raw);
@@ -87,6 +93,12 @@ impl<'c> Type<'c> {
     pub fn is_generator(self) -> bool {
         // SAFETY: the type is alive.
         unsafe { shim::rkGeneratorIs(self.raw) }
+    }
+
+    /// Whether it is `!rk.host<...>`.
+    pub fn is_host(self) -> bool {
+        // SAFETY: the type is alive.
+        unsafe { shim::rkHostIs(self.raw) }
     }
 
     /// Whether it is a ranked tensor.
