@@ -6,11 +6,13 @@
 //! ```
 //!
 //! From stage `blocks` on there are `blocks`, and `classes` with every block in exactly one:
-//! `"classes": [{"id": 0, "members": ["layer1.0", "layer1.1"]}]`. A scheduled step whose plan has a layout has `"offsets"`, as `rk-plan --json` does. Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
+//! `"classes": [{"id": 0, "members": ["layer1.0", "layer1.1"]}]`. A scheduled step whose plan has a layout has `"offsets"`, as `rk-plan --json` does. Where values
+//! wait in host memory there are lines `{"offload": NAME}`, `{"fetch": NAME}` and `{"wait": NAME}`; `"host": true` marks the wait for, and the
+//! drop of, a copy there. Stages before `simplified` have no nodes; their calls are listed as `operators` of the step.
 
 use std::collections::BTreeMap;
 
-use rk_dialect::ops::{self, AtenOp, DropOp, Execution, NodeOp, StepOp};
+use rk_dialect::ops::{self, AtenOp, DropOp, Execution, NodeOp, StepOp, Transfer, WaitOp};
 use rk_dialect::{Attr, Op, Stage, Value, names};
 use serde_json::{Map, Value as Json, json};
 
@@ -39,6 +41,11 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
         "gradients",
         "target",
         "chip",
+        "stall",
+        "host_peak",
+        "host_budget",
+        "bandwidth",
+        "latency",
     ] {
         json.extend(step.op().get(&format!("rk.{name}")).map(|value| (name.to_owned(), plain(value))));
     }
@@ -134,5 +141,19 @@ fn line_json(op: Op<'_>) -> Option<Json> {
         }
         return Some(line);
     }
-    DropOp::of(op).and_then(DropOp::value).map(|value| json!({"drop": names::of(value)}))
+    let line = |what: &str, value: Value<'_>| {
+        // A copy in host memory has the name of its value.
+        let mut line = json!({what: names::of(value)});
+        if value.ty().is_host() && what != "fetch" {
+            line["host"] = true.into();
+        }
+        Some(line)
+    };
+    match (Transfer::of(op), WaitOp::of(op), DropOp::of(op)) {
+        (Some(Transfer::Offload(offload)), ..) => line("offload", offload.value()?),
+        (Some(Transfer::Fetch(fetch)), ..) => line("fetch", fetch.copy()?),
+        (_, Some(wait), _) => line("wait", wait.value()?),
+        (.., Some(drop)) => line("drop", drop.value()?),
+        _ => None,
+    }
 }

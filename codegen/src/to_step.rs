@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, Execution, RunOp, StepOp};
-use rk_dialect::{Attr, Op, Stage, Value};
+use rk_dialect::{Attr, Op, Stage, Value, transfers};
 use rk_step::{
     Arg, Call, Constant, Data, Instr, NodeId, Output, OutputRole, Plan, Program, Role, Run, Slot, Source,
     Step,
@@ -25,6 +25,15 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
         let message =
             format!("a step at stage {} cannot be executed; run --rematerialize first", step.stage());
         return Err(Diagnostic::error(step.op().location(), message));
+    }
+    if let Some(first) = transfers::of(step).first() {
+        let message = format!(
+            "'{}' has {} transfers between device and host memory, which a step file cannot hold; plan it again without offload: --rematerialize=budget=...",
+            step.symbol(),
+            transfers::of(step).len()
+        );
+        return Err(Diagnostic::error(step.op().location(), message)
+            .note(first.op().location(), "the first transfer is here"));
     }
     let mut translation = Translation::default();
     let args = translation.arguments(step)?;

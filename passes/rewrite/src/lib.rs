@@ -15,12 +15,15 @@
 
 pub mod annotate_cost;
 pub mod anonymize;
+mod carry_out;
 pub mod dataflow;
 mod dead;
 pub mod exit;
 pub mod fuse;
+mod journey;
 pub mod lower;
 mod names;
+mod offload;
 mod placing;
 pub mod planning;
 pub mod rematerialize;

@@ -23,7 +23,7 @@
 //!
 //! # Contract
 //! Needs any stage, establishes `lowered`: S1 to S7 and S9 hold on addresses, so an arena larger than `rk.budget` is an error.
-//! Leaves lowered steps alone.
+//! Leaves lowered steps alone, and refuses a scheduled one with transfers between device and host memory.
 //!
 //! # Not here
 //! Which layout is good (`passes/plan`), code for kernels, execution (`codegen`).
@@ -34,12 +34,12 @@ use rk_dialect::create::{self, NewLaunch};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{ConstantOp, DropOp, RunOp, Space, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
-use rk_dialect::{At, Attr, Op, Stage, Type, Value};
+use rk_dialect::{At, Attr, Op, Stage, Type, Value, transfers};
 use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
 
+use crate::carry_out::carry_out;
 use crate::placing::{Judged, Placement};
-use crate::planning::Problem;
-use crate::rematerialize::carry_out;
+use crate::planning::{Problem, refused_with_transfers};
 use crate::{exit, placing, resident, verify_schedule};
 
 /// The pass.
@@ -149,6 +149,10 @@ fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
 }
 
 fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Failure<'c>> {
+    if let Some(first) = transfers::of(step).first() {
+        exit::set(exit::WRONG_STAGE);
+        return Err(refused_with_transfers(step, first.op(), "a lowered step").into());
+    }
     let problem = Problem::of(step, module)?;
     let schedule = problem.schedule_of(step)?;
     let trace = judge_schedule(&problem.graph, &schedule, None)

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::loans::{Loans, TANGENTS};
-use rk_dialect::ops::{self, AtenOp, BufferOp, DropOp, Execution, NodeOp, RunOp, StepOp};
-use rk_dialect::{Op, Value, types};
+use rk_dialect::ops::{self, AtenOp, BufferOp, DropOp, Execution, FetchOp, NodeOp, RunOp, StepOp};
+use rk_dialect::{Op, Value, transfers, types};
 use rk_plan::{
     Bytes, Graph, GraphBuilder, Kind, NodeId, NodeSpec, OutputSpec, Schedule, Step, Time, ValueId,
 };
@@ -224,9 +224,9 @@ impl<'c> Problem<'c> {
         access
     }
 
-    /// The node and result number that a value is an instance of; `None` for what is resident.
+    /// The node and result number that a value, or what it is a copy of, is an instance of; `None` for what is resident.
     fn origin(&self, value: Value<'c>) -> Option<Origin> {
-        let &(symbol, number) = self.made.get(&value)?;
+        let &(symbol, number) = self.made.get(&transfers::origin(value))?;
         Some((self.places.get(symbol)?.0, number))
     }
 
@@ -253,11 +253,26 @@ impl<'c> Problem<'c> {
     /// Reads the runs and drops of a scheduled step; in a lowered one, a buffer is dropped after its last use.
     ///
     /// # Errors
-    /// A run of a node that the problem does not have.
+    /// A run of a node that the problem does not have, and transfers, which a list of runs and drops cannot hold.
     pub fn schedule_of(&self, step: StepOp<'c>) -> Result<Schedule, Diagnostic<'c>> {
+        match transfers::of(step).first() {
+            Some(first) => Err(refused_with_transfers(step, first.op(), "a list of runs and drops")),
+            None => self.runs_of(step),
+        }
+    }
+
+    /// Like [`Problem::schedule_of`], and what moves between device and host memory is dropped once: when the last of it is.
+    ///
+    /// # Errors
+    /// A run of a node that the problem does not have.
+    pub(crate) fn runs_of(&self, step: StepOp<'c>) -> Result<Schedule, Diagnostic<'c>> {
         let mut steps = Vec::new();
         let ops = step.body().ops();
         let mut last_uses = last_uses(&ops);
+        let last_stays = self.last_stays(&ops);
+        let is_last = |value: Value<'c>, op: Op<'c>| {
+            last_stays.get(&transfers::origin(value)).is_none_or(|&last| last == op)
+        };
         for (at, op) in ops.into_iter().enumerate() {
             if let Some(run) = Execution::of(op) {
                 let Some(&(place, node)) = self.places.get(run.symbol()) else {
@@ -266,17 +281,39 @@ impl<'c> Problem<'c> {
                 let handed = node.overwrites().filter(|_| run.is_overwrite());
                 let handed = handed.and_then(|index| run.inputs().get(index).copied());
                 let node = NodeId::from_index(place);
-                steps.push(Step::Run { node, again: run.is_again(), overwrite: run.is_overwrite() });
+                let overwrite = run.is_overwrite() && handed.is_none_or(|value| is_last(value, op));
+                steps.push(Step::Run { node, again: run.is_again(), overwrite });
                 let dead = last_uses.remove(&at).unwrap_or_default().into_iter();
                 let dead = dead.filter(|value| Some(*value) != handed);
                 steps.extend(dead.filter_map(|value| self.value_of(value)).map(Step::Drop));
             } else if let Some(value) = DropOp::of(op).and_then(DropOp::value) {
                 // Saved generator states are accounted for by the judge itself.
-                steps.extend(self.value_of(value).map(Step::Drop));
+                let value = Some(value).filter(|&value| !value.ty().is_host() && is_last(value, op));
+                steps.extend(value.and_then(|value| self.value_of(value)).map(Step::Drop));
             }
         }
         // What the graph has and the IR has not: tokens are given back as soon as that is legal.
         Ok(Schedule(self.with_token_drops(steps)))
+    }
+
+    /// For each result of a run that is moved, the op that ends the last of its stays on the device: a drop, or a run that takes the
+    /// buffer over.
+    fn last_stays(&self, ops: &[Op<'c>]) -> HashMap<Value<'c>, Op<'c>> {
+        let moved = ops.iter().filter_map(|&op| transfers::origin(FetchOp::of(op)?.value()?).into());
+        let moved: HashSet<Value<'c>> = moved.collect();
+        let mut last = HashMap::new();
+        for &op in ops.iter().filter(|_| !moved.is_empty()) {
+            let ended = match DropOp::of(op) {
+                Some(drop) => drop.value().filter(|value| !value.ty().is_host()),
+                None => RunOp::of(op).filter(|run| run.is_overwrite()).and_then(|run| {
+                    let (_, node) = self.places.get(run.symbol())?;
+                    run.inputs().get(node.overwrites()?).copied()
+                }),
+            };
+            let ended = ended.map(transfers::origin).filter(|value| moved.contains(value));
+            last.extend(ended.map(|value| (value, op)));
+        }
+        last
     }
 
     /// Adds the drop of each token instance, right after its last reader.
@@ -381,7 +418,16 @@ fn last_uses<'c>(ops: &[Op<'c>]) -> HashMap<usize, Vec<Value<'c>>> {
 /// An argument or a constant of the step.
 fn is_resident(value: Value<'_>) -> bool {
     let made = |op: Op<'_>| RunOp::of(op).is_some() || AtenOp::of(op).is_some() || BufferOp::of(op).is_some();
-    value.producer().is_none_or(|(op, _)| !made(op))
+    transfers::origin(value).producer().is_none_or(|(op, _)| !made(op))
+}
+
+/// Transfers are named, and never left out silently.
+pub(crate) fn refused_with_transfers<'c>(step: StepOp<'c>, first: Op<'c>, who: &str) -> Diagnostic<'c> {
+    let (name, count) = (step.symbol(), transfers::of(step).len());
+    let message = format!(
+        "'{name}' has {count} transfers between device and host memory, which {who} cannot hold; plan it again without offload: --rematerialize=budget=..."
+    );
+    Diagnostic::error(step.op().location(), message).note(first.location(), "the first transfer is here")
 }
 
 fn no_such_node(run: Execution<'_>) -> Diagnostic<'_> {

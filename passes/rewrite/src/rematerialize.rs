@@ -28,18 +28,18 @@
 //! # Not here
 //! Solvers (`passes/solve`), addresses (`--rk-lower`).
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use rk_dialect::create::{self, NewRun};
 use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
-use rk_dialect::ops::{self, DropOp, RunOp, StepOp};
+use rk_dialect::ops::StepOp;
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
-use rk_dialect::{At, Attr, Op, Stage, Type, Value};
-use rk_plan::{Budget, Bytes, NodeId, Schedule, Step, Time, ValueId, arena::is_plain, base_trace, readable};
+use rk_dialect::{Attr, Op, Stage};
+use rk_plan::{Budget, Bytes, Schedule, Time, ValueId, arena::is_plain, base_trace, readable};
 use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status, Timekeeping};
 use rk_vocabulary::parse_span;
 
+use crate::carry_out::{carry_out, write};
+use crate::offload::{self, Link, Offloading};
 use crate::planning::Problem;
 use crate::{exit, placing, resident, verify_schedule};
 
@@ -102,6 +102,26 @@ pub static PASS: PassSpec = PassSpec {
             default: "error",
             help: "error, or smallest: a warning, and the plan for the smallest budget found to be feasible",
         },
+        OptionSpec {
+            name: "offload",
+            default: "false",
+            help: "whether values may wait in host memory, planned together with recomputation; without addresses",
+        },
+        OptionSpec {
+            name: "bandwidth",
+            default: "",
+            help: "of the link between device and host, in each direction, for offload: 25GB/s",
+        },
+        OptionSpec {
+            name: "latency",
+            default: "",
+            help: "of each transfer, for offload: 10us; without it, none",
+        },
+        OptionSpec {
+            name: "host-budget",
+            default: "",
+            help: "bytes of host memory in which values may wait, for offload; without it, any number",
+        },
     ],
     run: |cx| run(cx),
 };
@@ -121,6 +141,8 @@ struct Options {
     reserve: u64,
     /// A budget that cannot be met is replaced by the smallest one found.
     smallest: bool,
+    /// Values may wait in host memory behind this link.
+    link: Option<Link>,
 }
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
@@ -152,6 +174,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
     }
     let total = cx.choice("scope", ["activations", "total"])? == 1;
     let smallest = cx.choice("on-infeasible", ["error", "smallest"])? == 1;
+    let link = Link::of_options(cx, smallest)?;
     let limit = cx.option("time-limit");
     let time_limit = parse_span(&limit).map_err(|error| cx.refused(format!("time-limit {error}")))?;
     Ok(Options {
@@ -167,6 +190,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
         addresses: cx.parsed_option("addresses")?,
         reserve: cx.parsed_option("reserve")?,
         smallest,
+        link,
     })
 }
 
@@ -188,7 +212,12 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         addresses: options.addresses.then(|| Addresses::within(Bytes(alignment(step)), options.time_limit)),
         ..Request::new(&problem.graph, budget)
     };
-    let mut outcome = rk_solve::solve(&request);
+    let offloading =
+        options.link.as_ref().map(|link| Offloading::plan(step, &problem, &request, link)).transpose()?;
+    let mut outcome = match &offloading {
+        Some(offloading) => offloading.outcome(),
+        None => rk_solve::solve(&request),
+    };
     if outcome.plan.is_none() {
         let (code, told) = no_plan(step, &problem, &outcome, asked, scope);
         match options.smallest.then(|| at_smallest(&request, &outcome)).flatten() {
@@ -203,9 +232,14 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         }
     }
     let Some(plan) = &outcome.plan else { return Err(bug(step, "there is none").into()) };
-    let schedule = Schedule::from_sequence(&problem.graph, &plan.sequence)
-        .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
-    carry_out(step, &problem, &schedule);
+    match &offloading {
+        Some(offloading) => write(step, &problem, &offloading.lines()),
+        None => {
+            let schedule = Schedule::from_sequence(&problem.graph, &plan.sequence)
+                .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
+            carry_out(step, &problem, &schedule);
+        }
+    }
     step.set_stage(Stage::Scheduled);
     let ctx = step.op().context();
     let number = |value: u64| Attr::i64(ctx, i64::try_from(value).unwrap_or(i64::MAX));
@@ -223,14 +257,16 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
             "rk.status",
             Attr::string(ctx, if outcome.status == Status::Optimal { "optimal" } else { "feasible" }),
         ),
-        ("rk.solver", Attr::string(ctx, plan.solver.name())),
+        ("rk.solver", Attr::string(ctx, offloading.as_ref().map_or(plan.solver.name(), Offloading::solver))),
     ];
     attributes.into_iter().for_each(|(name, value)| step.op().set(name, value));
     // A step that is planned anew may have those of another plan.
-    for name in ["rk.arena", placing::OFFSETS] {
+    for name in ["rk.arena", placing::OFFSETS].iter().chain(&offload::ATTRIBUTES) {
         step.op().unset(name);
     }
-    if options.addresses {
+    if let Some(offloading) = &offloading {
+        offloading.attributes().into_iter().for_each(|(name, value)| step.op().set(name, number(value)));
+    } else if options.addresses {
         let arena = plan.arena.as_ref().ok_or_else(|| bug(step, "it has no addresses"))?;
         step.op().set("rk.arena", number(arena.size.0));
         if !is_plain(&problem.graph, &plan.sequence, &plan.trace, arena) {
@@ -240,8 +276,11 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
         }
     }
     // Nothing that a solver said is believed: the judge reads the step that was written, and where its values lie.
-    verify_schedule::judge(step, module).map_err(|told| bug(step, told.message()))?;
-    report(step, plan, base.peak, base.time, bound, standing);
+    let verdict = verify_schedule::judge(step, module).map_err(|told| bug(step, told.message()))?;
+    if let Some(offloading) = &offloading {
+        offloading.agrees(&verdict).map_err(|what| bug(step, &what))?;
+    }
+    report(step, plan, base.peak, base.time, bound, standing, offloading.as_ref());
     Ok(())
 }
 
@@ -337,102 +376,33 @@ fn no_plan<'c>(
     (code, Diagnostic::error(holder.op().location(), message).note(holder.op().location(), note))
 }
 
-/// Writes the schedule down: runs, re-runs and drops, then the views that feed the return.
-pub(crate) fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
-    let Some(end) = step.body().terminator() else { return };
-    let old: Vec<Op<'c>> = step.body().ops();
-    let mut runs_left = vec![0usize; problem.nodes.len()];
-    for line in &schedule.0 {
-        if let Step::Run { node, .. } = line {
-            runs_left[node.index()] += 1;
-        }
-    }
-    let mut now: HashMap<ValueId, Value<'c>> = HashMap::new();
-    let mut states: HashMap<NodeId, Value<'c>> = HashMap::new();
-    for line in &schedule.0 {
-        match *line {
-            Step::Run { node, again, overwrite } => {
-                runs_left[node.index()] -= 1;
-                let last = runs_left[node.index()] == 0;
-                let first = problem.runs[node.index()];
-                let made =
-                    place_run(problem, node, again, overwrite, last, &now, states.get(&node).copied(), end);
-                for (index, value) in made.outputs().into_iter().enumerate() {
-                    now.extend(problem.result(node, index).map(|id| (id, value)));
-                }
-                if let Some(state) = made.generator_result() {
-                    states.insert(node, state);
-                }
-                if let Some(state) = states.get(&node).filter(|_| last) {
-                    create::drop(*state, At::Before(end), first.op().location());
-                }
-            }
-            Step::Drop(value) => {
-                if let Some(&live) = now.get(&value) {
-                    create::drop(live, At::Before(end), live.location());
-                }
-            }
-        }
-    }
-    let renew =
-        |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
-    let (views, gone): (Vec<Op<'c>>, Vec<Op<'c>>) = old
-        .into_iter()
-        .filter(|op| ops::ConstantOp::of(*op).is_none() && *op != end)
-        .partition(|&op| RunOp::of(op).is_none() && DropOp::of(op).is_none());
-    for op in views.into_iter().chain([end]) {
-        if op != end {
-            op.move_to(At::Before(end));
-        }
-        let operands: Vec<_> = op.operands().into_iter().map(renew).collect();
-        op.set_operands(&operands);
-    }
-    gone.into_iter().rev().for_each(Op::erase);
-}
-
-#[expect(clippy::too_many_arguments, reason = "the state of one walk; a struct would only rename it")]
-fn place_run<'c>(
-    problem: &Problem<'c>,
-    node: NodeId,
-    again: bool,
-    overwrite: bool,
-    last: bool,
-    now: &HashMap<ValueId, Value<'c>>,
-    state: Option<Value<'c>>,
-    end: Op<'c>,
-) -> RunOp<'c> {
-    let (first, about) = (problem.runs[node.index()], problem.nodes[node.index()]);
-    let renew =
-        |value: Value<'c>| problem.value_of(value).and_then(|id| now.get(&id).copied()).unwrap_or(value);
-    let mut operands: Vec<_> = first.inputs().into_iter().map(renew).collect();
-    let mut results: Vec<Type<'c>> = first.outputs().into_iter().map(Value::ty).collect();
-    if about.is_random() {
-        operands.extend(state.filter(|_| again));
-        if !again && !last {
-            results.push(Type::generator(end.context()));
-        }
-    }
-    let run = NewRun { symbol: about.symbol().to_owned(), operands, results, again, overwrite };
-    run.insert(At::Before(end), first.op().location())
-}
-
-fn report(step: StepOp<'_>, plan: &Plan, base_peak: Bytes, base_time: Time, bound: Time, resident: Bytes) {
+fn report(
+    step: StepOp<'_>,
+    plan: &Plan,
+    base_peak: Bytes,
+    base_time: Time,
+    bound: Time,
+    resident: Bytes,
+    offloading: Option<&Offloading>,
+) {
     let percent = |part: u64| 100.0 * part as f64 / base_time.0.max(1) as f64;
     let overhead = percent(plan.trace.time.0.saturating_sub(base_time.0));
     let gap = percent(plan.trace.time.0.saturating_sub(bound.0.max(base_time.0)));
+    let moved = offloading.map_or(String::new(), |offloading| offloading.text(base_time));
     let message = format!(
-        "peak {} instead of {} (with everything resident {}), {overhead:.2} % more time, at most {gap:.2} points above the optimum",
+        "peak {} instead of {} (with everything resident {}), {overhead:.2} % more time, at most {gap:.2} points above the optimum{moved}",
         readable(plan.trace.peak),
         readable(base_peak),
         readable(Bytes(plan.trace.peak.0.saturating_add(resident.0))),
     );
-    let metrics = [
+    let mut metrics = vec![
         ("peak_bytes", plan.trace.peak.0.to_string()),
         ("base_peak_bytes", base_peak.0.to_string()),
         ("resident_bytes", resident.0.to_string()),
         ("overhead_pct", format!("{overhead:.4}")),
         ("gap_pp", format!("{gap:.4}")),
     ];
+    metrics.extend(offloading.map(Offloading::metrics).unwrap_or_default());
     let remark = Remark {
         kind: RemarkKind::Passed,
         category: "rematerialize",

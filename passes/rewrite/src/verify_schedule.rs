@@ -8,8 +8,11 @@
 //! a scheduled one may carry a layout, too (`rk.offsets`). S7 then means that no two places that are needed at once overlap, and
 //! the remark names the size of the arena.
 //!
+//! A scheduled step may have transfers. Then S7 speaks of the device, S12 of host memory (`rk.host_budget`), and both are added up op by
+//! op; the remark names the host's peak and, with `rk.bandwidth` and `rk.latency`, the makespan and the waits in it.
+//!
 //! # Contract
-//! Needs `scheduled` or `lowered`. S1 to S7 and S9 hold afterwards, S7 for the budget in `rk.budget`.
+//! Needs `scheduled` or `lowered`. S1 to S7 and S9 to S12 hold afterwards, S7 for the budget in `rk.budget`.
 //!
 //! # Not here
 //! S8, which needs the numbers: `rk-run --check`.
@@ -17,10 +20,11 @@
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::StepOp;
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Attr, Op, Stage};
+use rk_dialect::{Attr, Op, Stage, transfers};
 use rk_plan::arena::check_no_overlap;
-use rk_plan::{Bytes, Trace, judge_schedule, readable};
+use rk_plan::{Bytes, judge_schedule, readable};
 
+use crate::journey::Journey;
 use crate::placing::{self, Judged};
 use crate::planning::Problem;
 
@@ -28,7 +32,7 @@ use crate::planning::Problem;
 pub static PASS: PassSpec = PassSpec {
     name: "VerifySchedule",
     argument: "rk-verify-schedule",
-    description: "Judges a scheduled or lowered step by the laws S1 to S7 and S9",
+    description: "Judges a scheduled or lowered step by the laws S1 to S7 and S9 to S12",
     options: &[],
     run: |cx| run(cx),
 };
@@ -36,7 +40,7 @@ pub static PASS: PassSpec = PassSpec {
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     for step in cx.steps().into_iter().filter(|step| step.stage() >= Stage::Scheduled) {
         cx.at(step.op());
-        let trace = judge(step, cx.module())?;
+        let judged = judge(step, cx.module())?;
         let (runs, again) = placing::launches(step);
         let limit = number(step, "rk.budget")
             .map_or("no budget".to_owned(), |b| format!("budget {}", readable(Bytes(b))));
@@ -44,13 +48,25 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         let arena = number(step, "rk.arena").filter(|_| placed);
         let arena = arena.map_or(String::new(), |bytes| format!(", arena {}", readable(Bytes(bytes))));
         let message = format!(
-            "'{}' is legal: peak {}{arena}, {limit}, {runs} runs, {again} of them again",
+            "'{}' is legal: peak {}{arena}, {limit}, {runs} runs, {again} of them again{}",
             step.symbol(),
-            readable(trace.peak),
+            readable(judged.peak),
+            judged.journey.as_ref().map_or(String::new(), |journey| moved(step, journey)),
         );
         Diagnostic::remark(step.op().location(), message).report();
     }
     Ok(())
+}
+
+/// What a remark says of transfers.
+fn moved(step: StepOp<'_>, journey: &Journey<'_>) -> String {
+    let host = readable(Bytes(journey.peaks().1));
+    let limit =
+        number(step, "rk.host_budget").map_or(String::new(), |b| format!(" of {}", readable(Bytes(b))));
+    let time = journey.time.map_or(String::new(), |(makespan, stall)| {
+        format!(", makespan {makespan} ns, {stall} ns of it waits")
+    });
+    format!(", {} transfers, host peak {host}{limit}{time}", journey.transfers)
 }
 
 /// A number that the step carries.
@@ -58,15 +74,26 @@ pub(crate) fn number(step: StepOp<'_>, name: &str) -> Option<u64> {
     step.op().get(name).and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok())
 }
 
+/// A step that the laws hold for.
+pub struct Verdict<'c> {
+    /// The most bytes on the device.
+    pub peak: Bytes,
+    /// What its transfers do, if it has some.
+    pub journey: Option<Journey<'c>>,
+}
+
 /// What the judge says of a scheduled or lowered step, its addresses included.
 ///
 /// # Errors
 /// The first law that is broken.
-pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Trace, Diagnostic<'c>> {
+pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Verdict<'c>, Diagnostic<'c>> {
     let problem = Problem::of(step, module)?;
+    let refuse = |message: String| Diagnostic::error(step.op().location(), message);
+    if let Some(journey) = Journey::of(step, &problem) {
+        return judge_transfers(step, &problem, journey);
+    }
     let schedule = problem.schedule_of(step)?;
     let budget = number(step, "rk.budget").map(Bytes);
-    let refuse = |message: String| Diagnostic::error(step.op().location(), message);
     let trace = judge_schedule(&problem.graph, &schedule, budget)
         .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
     let judged = Judged { problem: &problem, step, module, schedule: &schedule, trace: &trace };
@@ -77,5 +104,22 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Trace, Diagnostic<'
     } else {
         placing::carried(judged)?;
     }
-    Ok(trace)
+    Ok(Verdict { peak: trace.peak, journey: None })
+}
+
+/// The laws of runs from the judge, those of transfers and both memories from the IR.
+fn judge_transfers<'c>(
+    step: StepOp<'c>,
+    problem: &Problem<'c>,
+    journey: Journey<'c>,
+) -> Result<Verdict<'c>, Diagnostic<'c>> {
+    let refuse = |message: String| Diagnostic::error(step.op().location(), message);
+    transfers::check(step)?;
+    judge_schedule(&problem.graph, &problem.runs_of(step)?, None)
+        .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
+    if step.op().get(placing::OFFSETS).is_some() {
+        return Err(refuse(format!("S7: '{}' has no place for what is fetched", placing::OFFSETS)));
+    }
+    journey.within(step)?;
+    Ok(Verdict { peak: Bytes(journey.peaks().0), journey: Some(journey) })
 }

@@ -9,7 +9,8 @@
 
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{
-    self, AtenOp, BufferOp, ConstantOp, DropOp, LaunchOp, LoadStateOp, RunOp, SaveStateOp, StepOp, WriteOp,
+    self, AtenOp, BufferOp, ConstantOp, DropOp, LaunchOp, LoadStateOp, RunOp, SaveStateOp, StepOp, Transfer,
+    WaitOp, WriteOp,
 };
 use rk_dialect::pass::{PassContext, PassSpec};
 use rk_dialect::{Op, Stage, Value};
@@ -56,7 +57,9 @@ fn ops_belong(step: StepOp<'_>) -> Result<(), Diagnostic<'_>> {
                 Stage::Raw => AtenOp::of(op).is_some(),
                 Stage::Dataflow => AtenOp::of(op).is_some() || WriteOp::of(op).is_some(),
                 Stage::Simplified | Stage::Blocks | Stage::Costed => RunOp::of(op).is_some() || is_view(op),
-                Stage::Scheduled => RunOp::of(op).is_some() || DropOp::of(op).is_some() || is_view(op),
+                Stage::Scheduled => {
+                    RunOp::of(op).is_some() || DropOp::of(op).is_some() || is_move(op) || is_view(op)
+                }
                 Stage::Lowered => is_lowered(op) || is_view(op),
             };
         if !belongs {
@@ -69,6 +72,10 @@ fn ops_belong(step: StepOp<'_>) -> Result<(), Diagnostic<'_>> {
 fn is_lowered(op: Op<'_>) -> bool {
     let copies = SaveStateOp::of(op).is_some() || LoadStateOp::of(op).is_some();
     BufferOp::of(op).is_some() || LaunchOp::of(op).is_some() || copies
+}
+
+fn is_move(op: Op<'_>) -> bool {
+    Transfer::of(op).is_some() || WaitOp::of(op).is_some()
 }
 
 fn is_view(op: Op<'_>) -> bool {
