@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use rk_dialect::ops::{self, AtenOp, DropOp, Execution, NodeOp, StepOp, Transfer, WaitOp};
-use rk_dialect::{Attr, Op, Stage, Value, names};
+use rk_dialect::{Attr, Op, Stage, Value, names, transfers};
 use serde_json::{Map, Value as Json, json};
 
 use crate::blocks::{self, Block};
@@ -143,7 +143,7 @@ fn line_json(op: Op<'_>) -> Option<Json> {
     }
     let line = |what: &str, value: Value<'_>| {
         // A copy in host memory has the name of its value.
-        let mut line = json!({what: names::of(value)});
+        let mut line = json!({what: names::of(transfers::origin(value))});
         if value.ty().is_host() && what != "fetch" {
             line["host"] = true.into();
         }

@@ -5,8 +5,12 @@ use crate::raw::Value;
 use crate::transfers;
 
 /// The name of a value: the node that produces it (`layer1.0.conv1`; `bn1.1` for a second result, `drop.state` for a
-/// generator), the module path and operator of an ATen call, the name of a parameter or input. A copy has the name of what it is a copy of.
+/// generator), the module path and operator of an ATen call, the name of a parameter or input. What was fetched has the name of what
+/// it is a copy of, and a copy in host memory that name and `.host`.
 pub fn of(value: Value<'_>) -> String {
+    if value.ty().is_host() && value.producer().is_some() {
+        return format!("{}.host", of(transfers::origin(value)));
+    }
     let value = transfers::origin(value);
     if let Some((op, number)) = value.producer() {
         if let Some(run) = RunOp::of(op) {

@@ -46,6 +46,11 @@ fn produced(value: Value<'_>) -> Option<Produced<'_>> {
     Some((Execution::of(op)?.symbol(), number))
 }
 
+/// What a value, or any copy of it, is called.
+fn name(value: Value<'_>) -> String {
+    names::of(transfers::origin(value))
+}
+
 /// A transfer and where it begins.
 #[derive(Clone, Copy)]
 struct Start<'c> {
@@ -93,14 +98,10 @@ fn error<'c, T>(op: Op<'c>, message: String) -> Result<T, Diagnostic<'c>> {
 
 impl<'a, 'c> Walk<'a, 'c> {
     fn new(schedule: &'a Schedule<'c>) -> Self {
+        let on_the_device = schedule.step.returned().into_iter().filter(|value| !value.ty().is_host());
         Self {
             schedule,
-            returned: schedule
-                .step
-                .returned()
-                .into_iter()
-                .filter_map(|value| produced(base(value)))
-                .collect(),
+            returned: on_the_device.filter_map(|value| produced(base(value))).collect(),
             started: HashMap::new(),
             ended: HashMap::new(),
             open: Vec::new(),
@@ -159,7 +160,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     /// S10 for an offload: of a value that the step made, keeps to itself, and has on the device.
     fn s10_offload(&self, offload: OffloadOp<'c>) -> Verdict<'c> {
         let Some(value) = offload.value() else { return Ok(()) };
-        let (op, name) = (offload.op(), names::of(value));
+        let (op, name) = (offload.op(), name(value));
         if !is_production(transfers::origin(value)) {
             return error(op, format!("S10: '{name}' is resident, and is not offloaded"));
         }
@@ -184,7 +185,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     /// S10 for a fetch: of a whole copy, of what was not made again since.
     fn s10_fetch(&self, fetch: FetchOp<'c>) -> Verdict<'c> {
         let Some(copy) = fetch.copy() else { return Ok(()) };
-        let (op, name) = (fetch.op(), names::of(copy));
+        let (op, name) = (fetch.op(), name(copy));
         let Some(start) = self.started.get(&copy) else {
             return error(op, format!("S10: '{name}' is fetched, but was never offloaded"));
         };
@@ -204,7 +205,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     /// S10 for the end of a transfer: once, behind its start, and in front of what starts at the same point.
     fn s10_end(&mut self, wait: WaitOp<'c>) -> Verdict<'c> {
         let Some(value) = wait.value() else { return Ok(()) };
-        let (op, name) = (wait.op(), names::of(value));
+        let (op, name) = (wait.op(), name(value));
         let Some(&start) = self.started.get(&value) else {
             return error(op, format!("S10: no transfer makes '{name}', so there is nothing to wait for"));
         };
@@ -228,7 +229,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     /// S10 for a drop: not of what is on its way, and in front of what starts at the same point.
     fn s10_drop(&self, drop: DropOp<'c>) -> Verdict<'c> {
         let Some(value) = drop.value() else { return Ok(()) };
-        let name = names::of(value);
+        let name = name(value);
         if let Some(start) = self.on_its_way(value) {
             let message = format!("S10: '{name}' is dropped while its {} is on its way", start.noun());
             return error(drop.op(), message).map_err(|error| start.note(error));
@@ -249,7 +250,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     /// S10 at the end of the step.
     fn s10_everything_ended(&self) -> Verdict<'c> {
         let Some(start) = self.open.first().and_then(|made| self.started.get(made)) else { return Ok(()) };
-        let name = start.transfer.made().map(names::of).unwrap_or_default();
+        let name = start.transfer.made().map(name).unwrap_or_default();
         let op = start.transfer.op();
         let message = format!("S10: nothing waits for the {} of '{name}'", start.noun());
         let end = self.schedule.ops.last().copied().unwrap_or(op);
@@ -259,7 +260,7 @@ impl<'a, 'c> Walk<'a, 'c> {
     /// S11: what a run, a view or the return reads is on the device, all of it.
     fn s11_nothing_away_is_read(&self, op: Op<'c>) -> Verdict<'c> {
         for value in op.operands().into_iter().map(base) {
-            let (name, reader) = (names::of(value), user(op));
+            let (name, reader) = (name(value), user(op));
             if value.ty().is_host() {
                 return error(op, format!("S11: {reader} reads '{name}' in host memory; fetch it"));
             }
@@ -282,7 +283,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         for start in self.open.iter().filter_map(|made| self.started.get(made)) {
             let Some(moved) = start.transfer.from().map(transfers::origin) else { continue };
             if produced(moved).is_some_and(|(symbol, _)| symbol == run.symbol()) {
-                let name = names::of(moved);
+                let name = name(moved);
                 let message = format!("S11: '{name}' is made again while its {} is on its way", start.noun());
                 return error(run.op(), message).map_err(|error| start.note(error));
             }
@@ -295,7 +296,7 @@ impl<'a, 'c> Walk<'a, 'c> {
         let Some(value) = self.schedule.overwritten(run).map(base) else { return Ok(()) };
         match self.on_its_way(value) {
             Some(start) => {
-                let name = names::of(value);
+                let name = name(value);
                 let message =
                     format!("S6: {} overwrites '{name}', from which an offload still reads", user(run));
                 error(run, message).map_err(|error| start.note(error))

@@ -125,4 +125,28 @@ func.func @step(%x: tensor<8x16xf32>, %w: tensor<16x16xf32>, %m: tensor<16xf32>,
   // CHECK-NEXT: return %view
   return %v : tensor<8x16xf32>
 }
+
+// What moves is named after the run that made it: `.host` in host memory, a number for what comes back.
+// CHECK-LABEL: func.func @transfers
+func.func @transfers(%x: tensor<8x16xf32>, %w: tensor<16x16xf32>, %n: tensor<i64>) -> tensor<8x16xf32> attributes {rk.stage = #rk.stage<costed>} {
+  // CHECK: %layer1.0.conv1 = rk.run @layer1.0.conv1
+  %a = rk.run @layer1.0.conv1(%x, %w) : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  // CHECK-NEXT: %layer1.0.conv1.host = rk.offload %layer1.0.conv1 : tensor<8x16xf32>
+  // GENERIC: "rk.offload"({{.*}}) : (tensor<8x16xf32>) -> !rk.host<tensor<8x16xf32>>
+  %h = rk.offload %a : tensor<8x16xf32>
+  rk.run @count(%n) : (tensor<i64>) -> ()
+  // CHECK: rk.wait %layer1.0.conv1.host : !rk.host<tensor<8x16xf32>>
+  rk.wait %h : !rk.host<tensor<8x16xf32>>
+  rk.drop %a : tensor<8x16xf32>
+  // CHECK: %layer1.0.conv1_0 = rk.fetch %layer1.0.conv1.host {note = "kept"} : tensor<8x16xf32>
+  // GENERIC: "rk.fetch"({{.*}}) {note = "kept"} : (!rk.host<tensor<8x16xf32>>) -> tensor<8x16xf32>
+  %f = rk.fetch %h {note = "kept"} : tensor<8x16xf32>
+  // CHECK-NEXT: %layer1.0.relu = rk.run @layer1.0.relu
+  %r = rk.run @layer1.0.relu(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  // CHECK-NEXT: rk.wait %layer1.0.conv1_0 : tensor<8x16xf32>
+  rk.wait %f : tensor<8x16xf32>
+  // CHECK-NEXT: rk.drop %layer1.0.conv1.host : !rk.host<tensor<8x16xf32>>
+  rk.drop %h : !rk.host<tensor<8x16xf32>>
+  return %r : tensor<8x16xf32>
+}
 }
