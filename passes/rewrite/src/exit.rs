@@ -15,7 +15,7 @@ pub const INFEASIBLE: i32 = 2;
 pub const NONE_FOUND: i32 = 3;
 /// An option of a pass cannot be understood.
 pub const BAD_OPTION: i32 = 4;
-/// The step is at a stage that the pass cannot start from.
+/// The step is at a stage that the pass cannot start from, or has transfers, which it cannot hold.
 pub const WRONG_STAGE: i32 = 5;
 
 /// A budget that no schedule met. All numbers in the scope that the budget was given in.
