@@ -177,11 +177,9 @@ fn changed(text: &str, random: &mut Random) -> String {
 
 /// What an error of the IR is about.
 fn law(said: &str) -> Option<&str> {
-    let start = said.find(|letter: char| letter == 'S').and_then(|_| {
-        said.match_indices('S').map(|(at, _)| at).find(|&at| {
-            said[at + 1..].starts_with(|digit: char| digit.is_ascii_digit())
-                && !said[..at].ends_with(|letter: char| letter.is_alphanumeric())
-        })
+    let start = said.match_indices('S').map(|(at, _)| at).find(|&at| {
+        said[at + 1..].starts_with(|digit: char| digit.is_ascii_digit())
+            && !said[..at].ends_with(|letter: char| letter.is_alphanumeric())
     })?;
     let length = said[start + 1..].find(|digit: char| !digit.is_ascii_digit())?;
     Some(&said[start..start + 1 + length])
