@@ -52,3 +52,19 @@ func.func @step(%x: tensor<2xf32>) -> tensor<2xf32> attributes {rk.stage = #rk.s
   %neg = rk.run @neg(%x) : (tensor<2xf32>) -> tensor<2xf32>
   return %neg : tensor<2xf32>
 }
+
+// -----
+
+// Transfers are decisions of a schedule.
+rk.node @exp cost <1 ns, workspace 0 B> {
+^bb0(%x: tensor<8xf32>):
+  %y = rk.aten "aten.exp.default"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.yield %y : tensor<8xf32>
+}
+// expected-note @below {{the stage of 'step' is declared here}}
+func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<costed>} {
+  %a = rk.run @exp(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @below {{stage costed: 'exp.host' is an rk.offload, which this stage does not have}}
+  %h = rk.offload %a : tensor<8xf32>
+  return %a : tensor<8xf32>
+}

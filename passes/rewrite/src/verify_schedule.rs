@@ -89,7 +89,10 @@ pub struct Verdict<'c> {
 pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Verdict<'c>, Diagnostic<'c>> {
     let problem = Problem::of(step, module)?;
     let refuse = |message: String| Diagnostic::error(step.op().location(), message);
-    if let Some(journey) = Journey::of(step, &problem) {
+    // At any other stage, transfers are refused with the schedule.
+    if step.stage() == Stage::Scheduled
+        && let Some(journey) = Journey::of(step, &problem)
+    {
         return judge_transfers(step, &problem, journey);
     }
     let schedule = problem.schedule_of(step)?;
