@@ -26,14 +26,8 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
             format!("a step at stage {} cannot be executed; run --rematerialize first", step.stage());
         return Err(Diagnostic::error(step.op().location(), message));
     }
-    if let Some(first) = transfers::of(step).first() {
-        let message = format!(
-            "'{}' has {} transfers between device and host memory, which a step file cannot hold; plan it again without offload: --rematerialize=budget=...",
-            step.symbol(),
-            transfers::of(step).len()
-        );
-        return Err(Diagnostic::error(step.op().location(), message)
-            .note(first.op().location(), "the first transfer is here"));
+    if let Some(refused) = transfers::refused(step, "a step file") {
+        return Err(refused);
     }
     let mut translation = Translation::default();
     let args = translation.arguments(step)?;

@@ -113,6 +113,18 @@ pub fn check(step: StepOp<'_>) -> Result<(), Diagnostic<'_>> {
     verify_transfers::check(step)
 }
 
+/// The refusal of whoever cannot hold transfers, if the step has some: they are named, and never left out silently.
+pub fn refused<'c>(step: StepOp<'c>, who: &str) -> Option<Diagnostic<'c>> {
+    let all = of(step);
+    let first = all.first()?.op().location();
+    let count = if let [_] = all[..] { "a transfer".to_owned() } else { format!("{} transfers", all.len()) };
+    let message = format!(
+        "'{}' has {count} between device and host memory, which {who} cannot hold; plan it again without offload: --rematerialize=budget=...",
+        step.symbol()
+    );
+    Some(Diagnostic::error(step.op().location(), message).note(first, "the first transfer is here"))
+}
+
 /// The transfers of a step, in order.
 pub fn of(step: StepOp<'_>) -> Vec<Transfer<'_>> {
     step.body().ops().into_iter().filter_map(Transfer::of).collect()

@@ -388,7 +388,7 @@ rk.node @exp cost <1 ns, workspace 0 B> {
   rk.yield %y : tensor<16xf32>
 }
 // A lowered step has no places for transfers.
-// expected-error @below {{'step' has 1 transfers between device and host memory, which a list of runs and drops cannot hold; plan it again without offload}}
+// expected-error @below {{'step' has a transfer between device and host memory, which a list of runs and drops cannot hold; plan it again without offload}}
 func.func @step(%x: tensor<16xf32>) -> tensor<16xf32> attributes {rk.stage = #rk.stage<lowered>, rk.arena = 64 : i64} {
   %0 = rk.buffer arena[0] : tensor<16xf32>
   rk.launch @exp(%x) into(%0) stream(0) : (tensor<16xf32>) -> tensor<16xf32>

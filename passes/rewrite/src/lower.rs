@@ -39,7 +39,7 @@ use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
 
 use crate::carry_out::carry_out;
 use crate::placing::{Judged, Placement};
-use crate::planning::{Problem, refused_with_transfers};
+use crate::planning::Problem;
 use crate::{exit, placing, resident, verify_schedule};
 
 /// The pass.
@@ -149,9 +149,9 @@ fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
 }
 
 fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Failure<'c>> {
-    if let Some(first) = transfers::of(step).first() {
+    if let Some(refused) = transfers::refused(step, "a lowered step") {
         exit::set(exit::WRONG_STAGE);
-        return Err(refused_with_transfers(step, first.op(), "a lowered step").into());
+        return Err(refused.into());
     }
     let problem = Problem::of(step, module)?;
     let schedule = problem.schedule_of(step)?;

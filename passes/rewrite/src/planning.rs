@@ -255,10 +255,7 @@ impl<'c> Problem<'c> {
     /// # Errors
     /// A run of a node that the problem does not have, and transfers, which a list of runs and drops cannot hold.
     pub fn schedule_of(&self, step: StepOp<'c>) -> Result<Schedule, Diagnostic<'c>> {
-        match transfers::of(step).first() {
-            Some(first) => Err(refused_with_transfers(step, first.op(), "a list of runs and drops")),
-            None => self.runs_of(step),
-        }
+        transfers::refused(step, "a list of runs and drops").map_or_else(|| self.runs_of(step), Err)
     }
 
     /// Like [`Problem::schedule_of`], and what moves between device and host memory is dropped once: when the last of it is.
@@ -419,15 +416,6 @@ fn last_uses<'c>(ops: &[Op<'c>]) -> HashMap<usize, Vec<Value<'c>>> {
 fn is_resident(value: Value<'_>) -> bool {
     let made = |op: Op<'_>| RunOp::of(op).is_some() || AtenOp::of(op).is_some() || BufferOp::of(op).is_some();
     transfers::origin(value).producer().is_none_or(|(op, _)| !made(op))
-}
-
-/// Transfers are named, and never left out silently.
-pub(crate) fn refused_with_transfers<'c>(step: StepOp<'c>, first: Op<'c>, who: &str) -> Diagnostic<'c> {
-    let (name, count) = (step.symbol(), transfers::of(step).len());
-    let message = format!(
-        "'{name}' has {count} transfers between device and host memory, which {who} cannot hold; plan it again without offload: --rematerialize=budget=..."
-    );
-    Diagnostic::error(step.op().location(), message).note(first.location(), "the first transfer is here")
 }
 
 fn no_such_node(run: Execution<'_>) -> Diagnostic<'_> {
