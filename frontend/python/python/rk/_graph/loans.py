@@ -35,13 +35,6 @@ def version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def held(argument: torch.Tensor) -> torch.Tensor:
-    """The argument as it lies now, for reading it later: ``argument.data = other`` gives the caller's tensor
-    other memory, and autograd does not notice. A write to its own memory is noticed as ever.
-    """
-    return argument.detach()
-
-
 def shown(node: fx.Node) -> set[fx.Node]:
     """The arguments whose storage a node shows: itself, or what it is a view of."""
     if node.op == "placeholder":

@@ -36,16 +36,19 @@ class Way:
         self.missing = [(key, least.copies.get(key, key[1])) for key in missing] if self.is_open else []
         """These, with the place of the argument."""
         self.copies, self.checked, self.reads = least.copies, least.checked, least.places
+        self.viewed = least.viewed
         given_up = code.own - least.own
         self.given_up = [place for place, key in enumerate(base.keys) if key in given_up]
         """The slots of what a checkpoint does not hold."""
 
     def spared(self, args: Sequence[Any] | dict[int, Any]) -> Spared:
         """What is missing, of the arguments; with copies where copies are read (law S9)."""
-        return {
-            key: args[place].clone() if key in self.copies else loans.held(args[place])
-            for key, place in self.missing
-        }
+        return {key: self._held(key, args[place]) for key, place in self.missing}
+
+    def _held(self, key: Key, argument: torch.Tensor) -> torch.Tensor:
+        if key in self.copies:
+            return argument.clone()
+        return argument.detach() if key in self.viewed else argument
 
 
 def prepared(instance: Instance, code: Code, args: Sequence[Any]) -> Callable[[list[Any]], Free] | None:

@@ -81,8 +81,8 @@ class Code:
         """The bytes of these."""
         self.own: set[Key] = set()
         """What nobody else has."""
-        self.lent: list[int] = []
-        """The places of inputs, without parameters and buffers, among what is saved."""
+        self.viewed: set[Key] = set()
+        """The inputs that backward reads where they were, whatever memory the caller gives them."""
         self._tell_apart(step)
 
     def run_backward(self, args: list[Any], values: list[Any], relevant: switches.Relevant) -> Sequence[Any]:
@@ -102,10 +102,10 @@ class Code:
         resident = _storages([one for one in inputs if one in step.static])
         resident |= _storages(step.gm.graph.find_nodes(op="get_attr"))
         callers = _storages([*inputs, *step.outputs]) - resident
-        for place, key in enumerate(self.keys):
+        for key in self.keys:
             kind, value = key
-            if kind == "input" and inputs[value] not in step.static and _tensor(inputs[value]) is not None:
-                self.lent.append(place)
+            if kind == "input" and inputs[value] in step.loans.viewed:
+                self.viewed.add(key)
             if kind == "node" and named[value].meta.get(loans.COPY):
                 self.copies[key] = inputs.index(named[value].args[0])
                 self.copied[key] = _tensor(named[value]).untyped_storage().nbytes()
@@ -227,8 +227,9 @@ class Switch(program.Program):
             raise
         saved = results[self._handed :]
         del results[self._handed :]
-        for place in code.lent:
-            saved[place] = loans.held(saved[place])
+        if code.viewed:
+            pairs = zip(code.keys, saved, strict=True)
+            saved = [one.detach() if key in code.viewed else one for key, one in pairs]
         if code is not self.base:
             saved = self._in_slots(instance, code, saved)
         number = instance.number
