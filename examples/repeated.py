@@ -203,6 +203,9 @@ OTHERS = {
     "transformer": lambda: models.MODELS["transformer"](),
     "lstm": lambda: models.MODELS["lstm"](),
     "t5": t5,
+    # With pictures and batches at which activations weigh more than what a kernel needs while it runs.
+    "resnet101-128": lambda: models.vision("resnet101", 8, 128),
+    "regnet_x_32gf-128": lambda: models.vision("regnet_x_32gf", 4, 128),
 }
 # At the sizes of Rockmate's paper: tracing takes gigabytes and minutes.
 FULL = {

@@ -56,7 +56,7 @@ impl Experiment {
                 600,
             ),
             (Self::Performance, false) => {
-                ("gpt2-24,resnet101,regnet_x_32gf,mixer-12,transformer", &[70, 50, 33, 20], 1)
+                ("gpt2-24,resnet101-128,regnet_x_32gf-128,mixer-12,transformer", &[70, 50, 33, 20], 1)
             }
             (Self::Performance, true) => (
                 "gpt2-medium,gpt2-large,resnet101-224,regnet_x_32gf-224,mixer-b16,transformer-base",
