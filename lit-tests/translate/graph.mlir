@@ -7,8 +7,8 @@
 
 // What the planner sees of a step, as rk-plan reads it: bytes rounded up to the alignment, results that leave the step pinned.
 // CHECK:      {"name": "step", "time_unit": "ns", "nodes": [
-// CHECK-NEXT: {"id": 0, "kind": "fwd", "name": "norm", "time": 1000, "bytes": 4096, "deps": []},
-// CHECK-NEXT: {"id": 1, "kind": "fwd", "name": "up", "time": 2000, "bytes": 8192, "pinned": true, "deps": [0], "workspace": 64}
+// CHECK-NEXT: {"id": 0, "kind": "fwd", "name": "norm", "time": 1000, "module": "block.norm", "bytes": 4096, "deps": []},
+// CHECK-NEXT: {"id": 1, "kind": "fwd", "name": "up", "time": 2000, "module": "block.up", "bytes": 8192, "pinned": true, "deps": [0], "workspace": 64}
 // CHECK-NEXT: ]}
 // PLAN: "status":"optimal"
 // STAGE: node 'norm' has no cost

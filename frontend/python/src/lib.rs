@@ -42,7 +42,7 @@ mod _rk {
     #[pymodule_export]
     use crate::online_errors::{OverBudget, budget_bytes};
     #[pymodule_export]
-    use crate::plan::{memory, plan};
+    use crate::plan::{memory, plan, report};
 }
 
 /// Runs `work` without the interpreter's lock; a panic in it becomes an exception that asks for a report.

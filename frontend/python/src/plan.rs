@@ -1,15 +1,16 @@
-//! The planner alone, on a graph that the caller wrote down, and the judge's account of a step's memory.
+//! The planner alone, on a graph that the caller wrote down, and the judge's account of a step's memory, as numbers and as a page.
 
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use rk_dialect::Context;
 use rk_dialect::diagnostic::Diagnostic;
-use rk_plan::{Budget, Kind, Step, Trace, base_trace, json, judge_schedule};
+use rk_plan::{Budget, Kind, base_trace, json};
+use rk_report::Timeline;
 use rk_rewrite::exit::Unmet;
-use rk_rewrite::planning::Problem;
+use rk_rewrite::report::{Planned, page};
 use rk_solve::{Request, Solver, Status, Timekeeping};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::errors::Refusal;
 use crate::{compile, detached};
@@ -93,8 +94,8 @@ pub fn plan(
 /// What the judge says about memory in a scheduled step, run by run, in the given order and as planned.
 ///
 /// Returns JSON: `before` and `after`, lists of [node, bytes], where a node is an index into `nodes`: name, time of one run in
-/// ns, bytes of its workspace and of its generator's state, and whether it belongs to the backward pass; `lives_before` and
-/// `lives_after`, every time that a value was made: [name, bytes, node, first run, last run, is an output].
+/// ns, and whether it belongs to the backward pass; `lives_before` and `lives_after`, all that is ever in memory:
+/// [name, bytes, node, first run, last run, why]. Why is the name of a category ([`rk_report::Category`]).
 ///
 /// Raises CompileError for a module that is not one scheduled step.
 #[pyfunction]
@@ -103,47 +104,40 @@ pub fn memory(py: Python<'_>, text: &str) -> PyResult<String> {
         let _passes = compile::passes();
         let context = Context::new();
         let module = compile::parsed(&context, text)?;
-        let step = compile::only_step(&module)?;
-        let about = |diagnostic: Diagnostic<'_>| Refusal::Other(diagnostic.message().to_owned());
-        let problem = Problem::of(step, module.op()).map_err(about)?;
-        let schedule = problem.schedule_of(step).map_err(about)?;
-        let graph = &problem.graph;
-        let planned = judge_schedule(graph, &schedule, None)
-            .map_err(|illegal| Refusal::Other(illegal.describe(graph)))?;
-        let order = schedule.0.iter().filter_map(|line| match line {
-            Step::Run { node, .. } => Some(node.index()),
-            Step::Drop(_) => None,
-        });
-        let curve = |nodes: &mut dyn Iterator<Item = usize>, memory: &[rk_plan::Bytes]| -> Vec<_> {
-            nodes.zip(memory).map(|(node, bytes)| json!([node, bytes.0])).collect()
-        };
+        let planned = Planned::of(compile::only_step(&module)?, module.op()).map_err(refusal)?;
+        let graph = planned.graph();
         let nodes = graph.nodes().iter().map(|node| {
-            json!({
-                "name": node.name,
-                "time_ns": node.time.0,
-                "workspace_bytes": node.workspace.0,
-                "state_bytes": node.state.0,
-                "backward": node.kind == Kind::Backward,
-            })
+            let backward = node.kind == Kind::Backward;
+            json!({"name": node.name, "time_ns": node.time.0, "backward": backward})
         });
-        let base = base_trace(graph);
-        let lives = |trace: &Trace| -> Vec<_> {
-            let counted = trace.instances.iter().map(|life| (life, graph.value(life.value)));
-            let counted = counted.filter(|(_, value)| value.bytes.0 > 0);
-            counted
-                .map(|(life, value)| {
-                    let maker = value.producer.index();
-                    json!([value.name, value.bytes.0, maker, life.start, life.end, value.pinned])
-                })
-                .collect()
-        };
-        let answer = json!({
-            "nodes": nodes.collect::<Vec<_>>(),
-            "before": curve(&mut (0..graph.len()), &base.memory),
-            "after": curve(&mut order.into_iter(), &planned.memory),
-            "lives_before": lives(&base),
-            "lives_after": lives(&planned),
-        });
-        Ok(answer.to_string())
+        let mut answer = Map::new();
+        answer.insert("nodes".into(), nodes.collect());
+        for (side, timeline) in [("before", Timeline::base(graph)), ("after", planned.timeline())] {
+            let runs = timeline.runs.iter().zip(&timeline.memory);
+            answer.insert(side.into(), runs.map(|(node, bytes)| json!([node.0, bytes.0])).collect());
+            let lives = timeline.lives.iter().map(|life| {
+                let category = life.category.name();
+                json!([life.name, life.bytes.0, life.node.0, life.first, life.last, category])
+            });
+            answer.insert(format!("lives_{side}"), lives.collect());
+        }
+        Ok(Value::Object(answer).to_string())
     })
+}
+
+/// The page of a scheduled step, as HTML; `points` other budgets are planned for its curve of time against budget.
+///
+/// Raises CompileError for a module that is not one scheduled step.
+#[pyfunction]
+pub fn report(py: Python<'_>, text: &str, points: usize) -> PyResult<String> {
+    detached(py, || {
+        let _passes = compile::passes();
+        let context = Context::new();
+        let module = compile::parsed(&context, text)?;
+        page(compile::only_step(&module)?, module.op(), points).map_err(refusal)
+    })
+}
+
+fn refusal(diagnostic: Diagnostic<'_>) -> Refusal {
+    Refusal::Other(diagnostic.message().to_owned())
 }

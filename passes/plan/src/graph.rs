@@ -25,6 +25,8 @@ pub enum Kind {
 pub struct Node {
     /// For people; need not be unique.
     pub name: String,
+    /// The module of the network whose call it is, for people; empty where nobody said.
+    pub module: String,
     /// Forward, backward or neither.
     pub kind: Kind,
     /// Ticks of one run.
@@ -73,6 +75,8 @@ pub struct Value {
 pub struct NodeSpec {
     /// See [`Node::name`].
     pub name: String,
+    /// See [`Node::module`].
+    pub module: String,
     /// See [`Node::kind`].
     pub kind: Kind,
     /// See [`Node::time`].
@@ -279,6 +283,7 @@ impl GraphBuilder {
             mut reads,
             outputs,
             name,
+            module,
             kind,
             time,
             workspace,
@@ -316,6 +321,7 @@ impl GraphBuilder {
         }
         self.graph.nodes.push(Node {
             name,
+            module,
             kind,
             time,
             workspace,

@@ -61,6 +61,8 @@ struct RawNode<'a> {
     #[serde(borrow)]
     name: Option<&'a RawValue>,
     #[serde(borrow)]
+    module: Option<&'a RawValue>,
+    #[serde(borrow)]
     time: Option<&'a RawValue>,
     #[serde(borrow)]
     bytes: Option<&'a RawValue>,
@@ -349,7 +351,9 @@ impl<'a> Place<'_, 'a> {
             "other" => Kind::Other,
             _ => return Err(self.wrong(kind, "kind", "must be \"fwd\", \"bwd\" or \"other\"")),
         };
-        let name: String = node.name.map_or(Ok(String::new()), |raw| self.parse(raw, "name"))?;
+        let text =
+            |raw: Option<&'a RawValue>, field| raw.map_or(Ok(String::new()), |raw| self.parse(raw, field));
+        let name = text(node.name, "name")?;
         let bytes =
             |raw: Option<&'a RawValue>, field| raw.map_or(Ok(0), |raw| self.whole(raw, field)).map(Bytes);
         let flag =
@@ -361,6 +365,7 @@ impl<'a> Place<'_, 'a> {
             time,
             outputs: self.outputs(node, &name)?,
             name,
+            module: text(node.module, "module")?,
             workspace: bytes(node.workspace, "workspace")?,
             reads,
             overwrites: overwrites.map(|raw| self.value(raw, "overwrites", builder)).transpose()?,
@@ -401,6 +406,9 @@ pub fn write(graph: &Graph) -> String {
         let deps = deps.join(", ");
         // Writing to a String cannot fail.
         let _ = write!(text, "{{\"id\": {}, \"kind\": \"{kind}\", \"name\": {name}, \"time\": {time}", id.0);
+        if !node.module.is_empty() {
+            let _ = write!(text, ", \"module\": {}", quoted(&node.module));
+        }
         match node.writes.as_slice() {
             [only] if graph.value(*only).name == node.name => {
                 let value = graph.value(*only);

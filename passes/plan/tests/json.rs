@@ -24,6 +24,21 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
+fn a_node_keeps_its_module() {
+    let graph = read(
+        r#"{"nodes": [{"id": 0, "kind": "fwd", "name": "a", "module": "net.0 \"x\"", "time": 1, "bytes": 4, "deps": []},
+            {"id": 1, "kind": "fwd", "time": 1, "bytes": 4, "deps": [0]}]}"#,
+    );
+    let modules = |graph: &Graph| graph.nodes().iter().map(|node| node.module.clone()).collect::<Vec<_>>();
+    assert_eq!(modules(&graph), ["net.0 \"x\"", ""]);
+    assert_eq!(modules(&read(&json::write(&graph))), modules(&graph));
+    let wrong = json::read(
+        r#"{"nodes": [{"id": 0, "kind": "fwd", "module": 3, "time": 1, "bytes": 4, "deps": []}]}"#,
+    );
+    assert!(wrong.expect_err("no text").to_string().contains("nodes[0].module: invalid type"));
+}
+
+#[test]
 fn decimals_stay_exact() {
     let times = |one: &str, other: &str| {
         let node = |id: usize, time: &str| {

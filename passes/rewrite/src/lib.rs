@@ -27,6 +27,7 @@ mod offload;
 mod placing;
 pub mod planning;
 pub mod rematerialize;
+pub mod report;
 mod resident;
 mod shape_only;
 pub mod simplify;

@@ -112,6 +112,7 @@ impl<'c> Problem<'c> {
             }
             let spec = NodeSpec {
                 name: node.symbol().to_owned(),
+                module: node.calls().last().map_or_else(String::new, |call| call.module_path().to_owned()),
                 kind: if node.is_backward() { Kind::Backward } else { Kind::Forward },
                 time: Time(cost.time),
                 workspace: Bytes(cost.workspace),

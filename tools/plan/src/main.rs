@@ -13,6 +13,7 @@
 mod curve;
 mod link;
 mod offload;
+mod page;
 mod report;
 mod table;
 
@@ -45,6 +46,7 @@ Examples:
   rk-plan graph.json --budget 50% --cache plans/       asked again, answered at once
   rk-plan graph.json --budget 30% --offload --bandwidth 25GB/s --host-budget 8GiB --json
                                                        values may wait in host memory, too
+  rk-plan graph.json --budget 50% --report plan.html   a page for a browser, without network
   rk-plan --table DIR --time-limit 5s                  every graph of a folder, as a Markdown table
   rk-plan --list-solvers
 
@@ -109,6 +111,12 @@ struct Arguments {
     /// Also write {"schedule": [...]} to a file
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
+    /// Also write the plan as one HTML page: memory over the step, what holds the peak, time against budget, modules
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pareto", "table"])]
+    report: Option<PathBuf>,
+    /// Budgets that are planned for the curve of the report, each within half a second of work
+    #[arg(long, value_name = "COUNT", requires = "report", default_value_t = 7, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    report_points: u16,
     /// Print the names of the solvers
     #[arg(long)]
     list_solvers: bool,
@@ -175,6 +183,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             // The answer says why.
             None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),
         }
+    }
+    if let Some(file) = &arguments.report {
+        page::write(file, &graph, &report, page::Found::of(&graph, &report), arguments)?;
     }
     if arguments.json {
         writeln!(out, "{}", report.json())?;

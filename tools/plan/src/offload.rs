@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail};
 use rk_plan::arena::pack_with;
 use rk_plan::transfer::Rate;
 use rk_plan::{Budget, Bytes, Direction, Graph, Host, Time, Trace, Transfer, base_trace, readable};
+use rk_report::Timeline;
 use rk_solve::{BoundKind, Outcome, Plan, Status, TransferOutcome, TransferPlan, solve_with_transfers};
 use serde_json::{Value, json};
 
 use crate::link::host;
+use crate::page;
 use crate::report::Report;
 use crate::{Arguments, Fit, addresses, exit_code, request};
 
@@ -51,6 +53,9 @@ pub fn print(
             }
             None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),
         }
+    }
+    if let Some(file) = &arguments.report {
+        page::write(file, graph, &report, answer.found(), arguments)?;
     }
     if arguments.json {
         let mut object = report.json();
@@ -104,6 +109,18 @@ impl Answer<'_> {
         outcome.smallest_found = Some(answer.smallest_found);
         outcome.peak_holder = answer.peak_holder;
         outcome
+    }
+
+    /// For the page.
+    fn found(&self) -> Option<page::Found<'_>> {
+        let plan = self.plan()?;
+        Some(page::Found {
+            sequence: &plan.sequence,
+            timeline: Timeline::with_transfers(self.graph, &plan.sequence, &plan.transfers, &plan.journey),
+            time: plan.journey.makespan,
+            transfers: &plan.transfers,
+            solver: plan.solver.to_string(),
+        })
     }
 
     /// By start: what moves, which way, before which runs it starts and must have ended, and when it does.

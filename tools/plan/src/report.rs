@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 /// The answer to one request, with addresses.
 pub struct Report<'a> {
     graph: &'a Graph,
-    budget: Bytes,
+    /// What had to fit.
+    pub budget: Bytes,
     base_peak: Bytes,
     base_time: Time,
     /// What the solver said.
@@ -76,7 +77,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn bound_kind(&self) -> &'static str {
+    /// What the bound holds for, as a word.
+    pub fn bound_kind(&self) -> &'static str {
         match self.outcome.bound_kind {
             BoundKind::OrderFree => "order_free",
             BoundKind::FixedOrder => "fixed_order",

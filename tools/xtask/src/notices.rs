@@ -1,6 +1,6 @@
 //! The licences of what is inside the wheel, as one text file that the wheel carries.
 //!
-//! Three kinds of code are in it that are not ours: crates (as cargo resolves them for Linux, without what only builds or tests),
+//! Four kinds of code are in it that are not ours: what lies in a folder `third-party` with its licence, crates (as cargo resolves them for Linux, without what only builds or tests),
 //! LLVM with MLIR (archives, from Debian), and the solver's shared libraries with what they need (from Debian, packed along).
 //! Crates bring their licence as files, Debian's packages as `/usr/share/doc/*/copyright`. Equal texts are printed once.
 //! Not here: a judgement. What has no text is listed with the expression that its manifest gives.
@@ -18,6 +18,8 @@ use crate::process;
 
 /// The extension modules and the tools in the wheel, by their crates.
 const ROOTS: [&str; 5] = ["rk-python", "rk-python-runtime", "rk-opt", "rk-plan-cli", "rk-simrd"];
+/// What is compiled into our own crates: its name, and its licence.
+const BUNDLED: [(&str, &str); 1] = [("uPlot 1.6.32 (MIT)", "passes/report/third-party/uPlot/LICENSE")];
 /// Debian's packages whose archives are linked in.
 const LINKED: [&str; 2] = ["llvm-22-dev", "libmlir-22-dev"];
 /// The shared libraries that are packed along with what they need: the solver, and what LLVM's archives compress with.
@@ -42,6 +44,9 @@ pub fn text(checkout: &Checkout) -> Result<(String, BTreeSet<String>)> {
             let text = String::from_utf8_lossy(&std::fs::read(&file)?).trim().to_owned();
             texts.entry(text).or_default().push(format!("{name} ({expression})"));
         }
+    }
+    for (name, file) in BUNDLED {
+        texts.entry(checkout.read(file)?.trim().to_owned()).or_default().push(name.to_owned());
     }
     let mut packages: BTreeSet<String> = LINKED.map(str::to_owned).into();
     let mut libraries = BTreeSet::new();
@@ -176,6 +181,7 @@ mod tests {
             "pyo3 0",
             "torch-sys 0",
             "clap 4",
+            "uPlot 1.6.32 (MIT)",
             "llvm-22-dev (Debian)",
             "coinor-libcbc3 (Debian)",
         ] {

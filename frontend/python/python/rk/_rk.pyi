@@ -73,6 +73,9 @@ def rematerialize(
 def run_passes(text: str, passes: str) -> str:
     """Runs passes on a module and returns its text."""
 
+def report(text: str, points: int) -> str:
+    """The page of a scheduled step, as HTML."""
+
 def solvers() -> list[str]:
     """The names of the solvers."""
 

@@ -1,4 +1,4 @@
-//! `rk-translate`: a module of the dialect rk as a step file, as JSON, as a graph for `rk-plan`, or as a drawing.
+//! `rk-translate`: a module of the dialect rk as a step file, as JSON, as a graph for `rk-plan`, as a drawing, or its plan as a page.
 //!
 //! Exit codes: 0 done, 2 wrong command line, 3 the input cannot be read or is no valid module, 4 it is valid but cannot be
 //! translated (wrong stage, no step), 6 the output cannot be written. A file is written whole or not at all.
@@ -19,10 +19,10 @@ use rk_vocabulary::write_whole;
 #[command(
     name = "rk-translate",
     version,
-    after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]\n  rk-translate costed.mlir --to graph -o graph.json && rk-plan graph.json --budget 60%"
+    after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]\n  rk-translate scheduled.mlir --to html -o plan.html\n  rk-translate costed.mlir --to graph -o graph.json && rk-plan graph.json --budget 60%"
 )]
 struct Cli {
-    /// Module at stage simplified or later (json: any stage, graph: costed or later); `-` reads standard input.
+    /// Module at stage simplified or later (json: any stage, graph: costed or later, html: scheduled or later); `-` reads standard input.
     input: PathBuf,
     /// What to make of it.
     #[arg(long)]
@@ -33,6 +33,9 @@ struct Cli {
     /// Draw this block or module in full and fold all others; may be given several times (dot).
     #[arg(long = "block", value_name = "NAME")]
     blocks: Vec<String>,
+    /// How many budgets are planned for the curve of time against budget, each within half a second of work (html).
+    #[arg(long, value_name = "COUNT", default_value_t = 7, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    points: u16,
     /// Which step, when the module has several.
     #[arg(long)]
     step: Option<String>,
@@ -48,6 +51,8 @@ enum Target {
     Graph,
     /// A drawing for Graphviz.
     Dot,
+    /// The plan as one page for a browser, without network: memory over the step, what holds the peak, time against budget, modules.
+    Html,
 }
 
 /// A one-line reason and its exit code.
@@ -89,6 +94,9 @@ fn translate(cli: &Cli) -> Result<(), Refusal> {
         Target::Dot => rk_codegen::to_dot(step, module.op(), &cli.blocks)
             .map_err(|reason| Refusal(4, format!("error: {shown}: {reason}")))?,
         Target::Graph => report(&context, || Ok(Problem::of(step, module.op())?.to_json()))?,
+        Target::Html => {
+            report(&context, || rk_rewrite::report::page(step, module.op(), usize::from(cli.points)))?
+        }
         Target::Step => {
             let made = report(&context, || rk_codegen::to_step(step, module.op()))?;
             rk_step::file::print(&made).map_err(|error| Refusal(4, format!("error: {shown}: {error}")))?

@@ -1,6 +1,7 @@
 """A step over time: what lies in memory during each run, why, and from when to when.
 
-The lives of values are the judge's, so what is stacked here adds up to the peak that a plan promises.
+The lives of values and their categories are those of the plan's page (passes/report), so what is stacked
+here adds up to the peak that a plan promises.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from rk.errors import OptionError
 if TYPE_CHECKING:
     from rk._plan.planning import Plan
 
-CATEGORIES = ("saved", "activations", "gradients", "recomputed", "states", "workspace")
-"""Kept from forward for backward; made and freed in forward; made by backward; made again; states of
-generators that wait for a second run; what a kernel needs while it runs.
+CATEGORIES = ("saved", "recomputed", "activations", "gradients", "workspace", "states")
+"""Kept from forward for backward; made again; made and freed in forward; made by backward; what a kernel
+needs while it runs; states of generators that wait for a second run.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Life:
-    """One time that a value was made."""
+    """A time during which something is in memory, for one reason."""
 
     name: str
     size: int
     node: int
     first: int
-    """The run that makes it."""
+    """The first run during which it is there."""
     last: int
-    """The last run during which it is there."""
+    """The last one."""
     category: str
 
 
@@ -79,33 +80,10 @@ def of(plan: Plan) -> tuple[Timeline, Timeline]:
 
 
 def _timeline(memory: dict[str, Any], side: str) -> Timeline:
-    nodes, runs = memory["nodes"], memory[side]
-    order = [node for node, _ in runs]
-    turn = next((run for run, node in enumerate(order) if nodes[node]["backward"]), len(order))
-    places: dict[int, list[int]] = {}
-    for run, node in enumerate(order):
-        places.setdefault(node, []).append(run)
-
-    def category(node: int, first: int, last: int) -> str:
-        if first != places[node][0]:
-            return "recomputed"
-        if nodes[node]["backward"]:
-            return "gradients"
-        return "saved" if first < turn <= last else "activations"
-
-    lives = [
-        Life(name, size, node, first, last, category(node, first, last))
-        for name, size, node, first, last, _ in memory[f"lives_{side}"]
-    ]
-    for node, about in enumerate(nodes):
-        first, last = places[node][0], places[node][-1]
-        if about["state_bytes"] and first < last:
-            lives.append(Life(f"{about['name']}.state", about["state_bytes"], node, first, last, "states"))
-    for run, node in enumerate(order):
-        if size := nodes[node]["workspace_bytes"]:
-            lives.append(Life(f"{nodes[node]['name']}, workspace", size, node, run, run, "workspace"))
-    seconds = tuple(max(nodes[node]["time_ns"], 1) * 1e-9 for node in order)
-    return Timeline(tuple((node, size) for node, size in runs), seconds, tuple(lives))
+    runs = memory[side]
+    seconds = tuple(max(memory["nodes"][node]["time_ns"], 1) * 1e-9 for node, _ in runs)
+    lives = tuple(Life(*life) for life in memory[f"lives_{side}"])
+    return Timeline(tuple((node, size) for node, size in runs), seconds, lives)
 
 
 def write(plan: Plan, path: Path) -> Path:
