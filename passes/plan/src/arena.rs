@@ -8,7 +8,7 @@
 //! First layouts come from `place`: best and lowest fit in the usual orders. The best of them is squeezed towards the lower
 //! bound by `eject`, with sizes in grains (`grain`) where they are nearly multiples of one. All stop at the lower bound, or when
 //! `effort` comparisons are spent; there is no clock here. Layouts that others found are built from their offsets and checked by
-//! `given`, whose check shares no code with the packer.
+//! `given`, whose check shares no code with the packer. `intervals` packs what belongs to no schedule.
 //!
 //! What to expect: steps of training reach the lower bound at the first attempt. Where memory is nearly full all the time and
 //! sizes are random, a few percent are lost, and whether they must be lost is not known: no better lower bound is computed.
@@ -24,12 +24,14 @@ use crate::units::{Bytes, NodeId, ValueId};
 mod eject;
 mod given;
 mod grain;
+mod intervals;
 mod overlap;
 mod place;
 mod sweep;
 
 pub use given::{Misplaced, check_no_overlap, is_plain, placed_at, settled};
 pub use grain::rounded;
+pub use intervals::{Need, Packed, pack_needs};
 pub use overlap::{Extent, Overlap, first_overlap};
 pub use sweep::lightest;
 

@@ -13,6 +13,7 @@
 mod curve;
 mod link;
 mod offload;
+mod pack;
 mod page;
 mod report;
 mod table;
@@ -48,6 +49,7 @@ Examples:
                                                        values may wait in host memory, too
   rk-plan graph.json --budget 50% --report plan.html   a page for a browser, without network
   rk-plan --table DIR --time-limit 5s                  every graph of a folder, as a Markdown table
+  rk-plan --pack instance.csv --capacity 1MiB          addresses alone: id,lower,upper,size in, offset added
   rk-plan --list-solvers
 
 Exit status: 0 a plan, 2 proven infeasible, 3 none found in the time, 1 other errors.
@@ -58,10 +60,10 @@ The format of graphs is that of rk_plan::json.";
 #[command(name = "rk-plan", version, after_help = EXAMPLES)]
 struct Arguments {
     /// The graph, in the JSON schema of the benchmark graphs; `-` is standard input
-    #[arg(value_name = "GRAPH.json", required_unless_present_any = ["list_solvers", "table"])]
+    #[arg(value_name = "GRAPH.json", required_unless_present_any = ["list_solvers", "table", "pack"])]
     graph: Option<PathBuf>,
     /// 50% or 0.5 of the peak without recomputation, or bytes: 1500000000, 500MB, 2GiB
-    #[arg(long, value_name = "BUDGET", required_unless_present_any = ["list_solvers", "table", "pareto"])]
+    #[arg(long, value_name = "BUDGET", required_unless_present_any = ["list_solvers", "table", "pareto", "pack"])]
     budget: Option<String>,
     /// Who solves it; --list-solvers explains the names
     #[arg(long, default_value = "auto")]
@@ -117,6 +119,16 @@ struct Arguments {
     /// Budgets that are planned for the curve of the report, each within half a second of work
     #[arg(long, value_name = "COUNT", requires = "report", default_value_t = 7, value_parser = clap::value_parser!(u16).range(0..=1000))]
     report_points: u16,
+    /// Pack buffers of a CSV file with the columns id, lower, upper, size, as in MiniMalloc's instances, and print it with their offsets; `-` is
+    /// standard input
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["graph", "budget", "pareto", "table", "offload", "report", "schedule", "cache"])]
+    pack: Option<PathBuf>,
+    /// What the buffers have to fit in: 1MiB, or bytes; without it, the lowest layout is looked for
+    #[arg(long, value_name = "BYTES", requires = "pack", allow_hyphen_values = true)]
+    capacity: Option<String>,
+    /// Write the packed buffers to a file instead
+    #[arg(long, value_name = "FILE.csv", requires = "pack")]
+    packed: Option<PathBuf>,
     /// Print the names of the solvers
     #[arg(long)]
     list_solvers: bool,
@@ -164,6 +176,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(folder) = &arguments.table {
         table::print(folder, arguments, &mut out)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(instance) = &arguments.pack {
+        return pack::print(instance, arguments, &mut out);
     }
     let path = arguments.graph.as_deref().context("a graph is missing")?;
     let graph = load(path)?;
