@@ -1,0 +1,105 @@
+"""``python -m benchmarks.online``: cells of all ways, bits and budgets kept, goes on where it stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent.parent
+CONFIG = {
+    "steps": 1,
+    "ratios": [0.7],
+    "models": {
+        "treelstm": {"size": 3, "budgets": ["1MiB"], "largest": {"budget": "800KiB", "most": 4}},
+        "unrolled_gan": {"size": 256},
+    },
+}
+
+
+def run(folder: Path, config: object, *more: str) -> subprocess.CompletedProcess[str]:
+    """Runs it in a folder with a configuration."""
+    (folder / "config.json").write_text(json.dumps(config))
+    files = [
+        "--config",
+        folder / "config.json",
+        "--json",
+        folder / "cells.json",
+        "--csv",
+        folder / "cells.csv",
+    ]
+    command = [sys.executable, "-m", "benchmarks.online", *files, "--plot", folder / "cells.svg", *more]
+    return subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=False)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("online")
+    ran = run(folder, CONFIG, "--logs", folder / "logs")
+    assert ran.returncode == 0, ran.stderr
+    return folder, ran
+
+
+def test_every_way_has_its_cells(done):
+    folder, ran = done
+    cells = json.loads((folder / "cells.json").read_text())
+    keys = [(one["model"], one["size"], one["way"], one["asked"]) for one in cells]
+    assert len(set(keys)) == len(keys)
+    for model, size in (("treelstm", 3), ("unrolled_gan", 256)):
+        for way in ("online", "plan"):
+            assert (model, size, way, "70 %") in keys
+    assert ("treelstm", 3, "online", "1MiB") in keys and ("treelstm", 4, "eager", "") in keys
+    good = [one for one in cells if one["outcome"] == "ok"]
+    assert all(one["equal"] and one["peak"] > 0 and one["seconds"] > 0 for one in good)
+    (tree,) = (
+        one for one in good if (one["model"], one["way"], one["asked"]) == ("treelstm", "online", "70 %")
+    )
+    (eager,) = (one for one in good if (one["model"], one["size"], one["way"]) == ("treelstm", 3, "eager"))
+    assert tree["recomputations"] > 0 and tree["peak"] < eager["peak"]
+    with (folder / "cells.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == len(cells)
+    assert "| treelstm | 800KiB | online |" in ran.stdout and "| unrolled_gan | 256 | eager |" in ran.stdout
+    assert (folder / "cells.svg").read_text().count("<g ") == 2
+
+
+def test_it_goes_on_where_it_stopped(done):
+    folder, ran = done
+    cells = json.loads((folder / "cells.json").read_text())
+    again = run(folder, CONFIG)
+    assert again.stdout == ran.stdout and json.loads((folder / "cells.json").read_text()) == cells
+    assert "of eager" not in again.stderr, "nothing is measured"
+    (folder / "cells.json").write_text(json.dumps(cells[:-1]))
+    run(folder, CONFIG)
+    keys = [{key: one[key] for key in ("model", "size", "way", "asked")} for one in cells]
+    rest = json.loads((folder / "cells.json").read_text())
+    assert [{key: one[key] for key in ("model", "size", "way", "asked")} for one in rest] == keys
+
+
+def test_logs_are_those_of_dtrs_simulator(done):
+    folder, _ = done
+    logs = sorted(path.name for path in (folder / "logs").iterdir())
+    assert logs == ["treelstm-3.log", "unrolled_gan-256.log"]
+    first = json.loads((folder / "logs" / logs[0]).read_text().splitlines()[0])
+    assert "INSTRUCTION" in first
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"models": {"vgg": {"size": 1}}}, "no model 'vgg'; there are lstm, gru"),
+        ({"ratios": [1.5]}, "ratios are above 0 and at most 1"),
+        ({"steps": 0}, "steps at least 1"),
+        ({"models": {"lstm": {"size": 0}}}, "sizes are at least 1"),
+        ({"models": {"lstm": {"size": 1, "budgets": ["much"]}}}, "much"),
+        ({"models": {"lstm": {}}}, "'size'"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(tmp_path, change, word):
+    ran = run(tmp_path, {**CONFIG, **change})
+    assert ran.returncode == 1 and ran.stdout == ""
+    (line,) = ran.stderr.strip().splitlines()
+    assert line.startswith("online: ") and "config.json" in line and word in line
