@@ -8,7 +8,8 @@
 //! First layouts come from `place`: best and lowest fit in the usual orders. The best of them is squeezed towards the lower
 //! bound by `eject`, with sizes in grains (`grain`) where they are nearly multiples of one. All stop at the lower bound, or when
 //! `effort` comparisons are spent; there is no clock here. Layouts that others found are built from their offsets and checked by
-//! `given`, whose check shares no code with the packer. `intervals` packs what belongs to no schedule.
+//! `given`, whose check shares no code with the packer. `intervals` packs what belongs to no schedule,
+//! where `exact` tries all layouts within a capacity.
 //!
 //! What to expect: steps of training reach the lower bound at the first attempt. Where memory is nearly full all the time and
 //! sizes are random, a few percent are lost, and whether they must be lost is not known: no better lower bound is computed.
@@ -22,6 +23,7 @@ use crate::schedule::Sequence;
 use crate::units::{Bytes, NodeId, ValueId};
 
 mod eject;
+mod exact;
 mod given;
 mod grain;
 mod intervals;
@@ -302,7 +304,7 @@ mod tests {
 
     /// A rectangle of 100 runs and so many bytes, cut into pieces. Time runs along one side and addresses along the other, so the
     /// uncut rectangle reaches the lower bound.
-    fn pieces(random: &mut SplitMix, tall: u64, count: usize) -> Vec<Item> {
+    pub(super) fn pieces(random: &mut SplitMix, tall: u64, count: usize) -> Vec<Item> {
         let mut items = vec![Item { size: tall, start: 0, end: 99 }];
         while items.len() < count {
             let at = random.below(items.len());

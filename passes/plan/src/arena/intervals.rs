@@ -1,7 +1,7 @@
 //! Packing of what belongs to no schedule: sizes and spans of time, as other allocators take them.
 
 use super::overlap::{Extent, first_overlap};
-use super::{Item, height_bound, search};
+use super::{Item, exact, first, height, height_bound, search};
 use crate::units::Bytes;
 
 /// So many bytes from one moment to another, at which they are free again.
@@ -26,8 +26,9 @@ pub struct Packed {
     pub offsets: Vec<Bytes>,
 }
 
-/// Packs them, and is content with a layout within `capacity`. `effort` bounds the comparisons, as for
-/// [`pack_with`](super::pack_with); the sizes together may have at most 2^62 bytes, and what ends where it begins needs nothing.
+/// Packs them, and is content with a layout within `capacity`. First layouts are those of [`pack_with`](super::pack_with); where none of them
+/// fits, an exhaustive search comes first (`exact`), and squeezing if it finds nothing. `effort` bounds the comparisons of each; the
+/// sizes together may have at most 2^62 bytes, and what ends where it begins needs nothing.
 pub fn pack_needs(needs: &[Need], capacity: Bytes, effort: u64) -> Packed {
     let mut moments: Vec<u64> = needs.iter().flat_map(|need| [need.lower, need.upper]).collect();
     moments.sort_unstable();
@@ -43,7 +44,16 @@ pub fn pack_needs(needs: &[Need], capacity: Bytes, effort: u64) -> Packed {
         })
         .collect();
     let lower_bound = height_bound(&items);
-    let (height, mut offsets) = search(&items, capacity.0.max(lower_bound), 1, effort);
+    let spans: Vec<u64> = needs.iter().map(|need| need.upper.saturating_sub(need.lower)).collect();
+    let enough = capacity.0.max(lower_bound);
+    let (_, simple, _) = first(&items, enough, effort);
+    let found = if height(&items, &simple) <= enough {
+        Some(simple)
+    } else {
+        exact::fit(&items, &spans, enough, effort)
+    };
+    let mut offsets = found.unwrap_or_else(|| search(&items, enough, 1, effort).1);
+    let height = height(&items, &offsets);
     offsets.iter_mut().zip(&items).filter(|(_, item)| item.size == 0).for_each(|(offset, _)| *offset = 0);
     let extents = items.iter().zip(&offsets).map(|(item, &offset)| Extent {
         from: item.start,
