@@ -87,7 +87,8 @@ fn what_cannot_fit_is_told_from_what_was_not_found() {
     );
     // At every moment 5 bytes are needed, and yet no layout has less than 6: found and proven by trying all of them.
     let gap = "id,lower,upper,size\na,0,2,3\nb,3,7,1\nc,0,5,1\nd,5,6,3\ne,4,6,1\nf,2,4,2\ng,3,5,1\nh,2,3,2\n";
-    let (done, out) = pack(gap, &["--capacity", "5", "--packed", "out.csv", "--json", "--time-limit", "50ms"]);
+    let (done, out) =
+        pack(gap, &["--capacity", "5", "--packed", "out.csv", "--json", "--time-limit", "50ms"]);
     assert_eq!((done.status.code(), out), (Some(3), None));
     let none: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert_eq!(
