@@ -146,6 +146,7 @@ fn random_graph_with(rng: &mut ChaCha8Rng, most: usize, loans: bool) -> Graph {
         let node = builder
             .add(NodeSpec {
                 name: format!("n{position}"),
+                module: String::new(),
                 kind: if position < half { Kind::Forward } else { Kind::Backward },
                 time: Time(rng.random_range(0..=9)),
                 workspace: Bytes(if !plain && rng.random_bool(0.2) { rng.random_range(1..=4) } else { 0 }),
