@@ -106,7 +106,13 @@ def _traced():
         yield
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=needs_runtime if way.startswith("rk ") else ())
+        for name, (way, _) in FOUND.items()
+    ],
+)
 def test_what_was_found_stays_right(name):
     way, program = FOUND[name]
     (outcome,) = judge(program, [way])

@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 
+import only_with_runtime  # noqa: F401 - skips this module
 import pytest
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import rk
 from rk._plan import measure
-from rk._run import group
+from rk._run import group, observe
 from rk._run.parameters import Parameters
 
 
@@ -310,6 +311,15 @@ def test_a_budget_that_no_choice_meets_is_refused_with_one_that_does():
         trained(Tower, once, by_blocks(budget=int(0.2 * peak)))
     error = getattr(caught.value, "inner_exception", caught.value)
     assert isinstance(error, rk.BudgetError) and error.smallest_bytes > 0.2 * peak
+
+
+def test_what_cannot_be_counted_is_told(monkeypatch):
+    """As with a torch that rk's counter is not built for."""
+    monkeypatch.setattr(observe, "count", lambda: None)
+    peaks, bits = trained(Tower, once, by_blocks())
+    with pytest.warns(UserWarning, match="cannot count what is allocated on the cpu between them"):
+        _, same = trained(Tower, once, by_blocks(budget=int(0.6 * peaks[-1])))
+    assert equal(bits, same)
 
 
 def test_graphs_with_different_budgets_are_apart():

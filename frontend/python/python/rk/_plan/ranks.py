@@ -80,4 +80,7 @@ def _packed(answer: dict) -> str:
 
 
 def _unpacked(text: bytes) -> dict:
-    return json.loads(zlib.decompress(bytes.fromhex(text.decode())))
+    try:
+        return json.loads(zlib.decompress(bytes.fromhex(text.decode())))
+    except zlib.error as error:
+        raise ValueError(f"what it has is no answer of rk's: {error}") from None

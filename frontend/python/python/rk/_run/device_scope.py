@@ -74,7 +74,8 @@ class DeviceGroup(group.Group):
         if not self.meter.works:
             raise TorchError(
                 "scope='device' counts what PyTorch's allocator on the CPU hands out with rk's runtime, "
-                f"which does not work with torch {torch.__version__}; scope='activations' needs none"
+                f"which does not work with torch {torch.__version__}; scope='activations' needs it only "
+                "where several calls share a budget"
             )
         self.optimizers = optimizers.Optimizers(device)
         self._is_told = False
