@@ -316,6 +316,7 @@ def test_a_budget_that_no_choice_meets_is_refused_with_one_that_does():
 def test_what_cannot_be_counted_is_told(monkeypatch):
     """As with a torch that rk's counter is not built for."""
     monkeypatch.setattr(observe, "count", lambda: None)
+    observe.tell_uncounted.cache_clear()
     peaks, bits = trained(Tower, once, by_blocks())
     with pytest.warns(UserWarning, match="cannot count what is allocated on the cpu between them"):
         _, same = trained(Tower, once, by_blocks(budget=int(0.6 * peaks[-1])))

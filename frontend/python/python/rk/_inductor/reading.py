@@ -54,6 +54,7 @@ class _Reader:
         """Per buffer that lies in the memory of another one, that one."""
         self.value_of = self._named_buffers()
         """Per buffer that is a value of the graph, the node that it is the value of."""
+        self._name_returned()
 
     def read(self) -> Lowered:
         while True:
@@ -149,6 +150,20 @@ class _Reader:
                         break
         return {name: node for node, name in last.items()}
 
+    def _name_returned(self) -> None:
+        """Buffers of a call with several results (``var_mean``) may be said to be of the call alone. Which
+        result one is follows from the place at which it is returned.
+        """
+        made = {buffer.get_name(): buffer.node for kernel in self.kernels for buffer in kernel.get_outputs()}
+        values = map(joint.tensor_of, lowering.outputs_of(self.gm))
+        for output, value in zip(self.graph.graph_outputs, values, strict=True):
+            name = _name_of(output)
+            if name not in made or value is None or self._value(name) is not None:
+                continue
+            node = next((one for one in self.places if _shares(joint.tensor_of(one), value)), None)
+            if node not in self.value_of.values() and self._is_all_of(made[name], node):
+                self.value_of[name] = node
+
     def _candidates(self, buffer: Any) -> list[fx.Node]:
         """What a buffer may be that Inductor says no node of: the result of the call for which it was made,
         as a concatenation is; or an operand, which the call asks for in memory and in strides of its choice.
@@ -168,13 +183,10 @@ class _Reader:
         return value.dtype == buffer.get_dtype() and value.numel() == _numel(buffer)
 
     def _base(self, output: Any) -> fx.Node | None:
-        if not isinstance(output, (ir.IRNode,)) or not hasattr(output, "get_name"):
-            return None
-        if isinstance(output, (ir.NoneAsConstantBuffer, ir.ShapeAsConstantBuffer)):
-            return None
-        found = self._value(output.get_name())
-        if found is None:
-            raise CompileError(f"Inductor returns {output.get_name()}, which is no value of the graph")
+        name = _name_of(output)
+        found = None if name is None else self._value(name)
+        if name is not None and found is None:
+            raise CompileError(f"Inductor returns {name}, which is no value of the graph")
         return found
 
     # Which kernels belong together.
@@ -386,3 +398,14 @@ def _moved(kernel: BaseSchedulerNode) -> int:
     if isinstance(kernel, (ExternKernelSchedulerNode, NopKernelSchedulerNode)):
         return 0
     return int(kernel.get_read_write_buffers_sizes())
+
+
+def _shares(one: torch.Tensor | None, other: torch.Tensor) -> bool:
+    return one is not None and joint.storage_of(one) == joint.storage_of(other)
+
+
+def _name_of(output: Any) -> str | None:
+    """The name of what a graph of Inductor's returns; None of a number or of nothing."""
+    is_buffer = isinstance(output, ir.IRNode) and hasattr(output, "get_name")
+    constant = isinstance(output, (ir.NoneAsConstantBuffer, ir.ShapeAsConstantBuffer))
+    return output.get_name() if is_buffer and not constant else None

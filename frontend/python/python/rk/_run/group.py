@@ -12,14 +12,12 @@ import functools
 import gc
 import logging
 import threading
-import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from rk import _torch
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk._run import agreement, fixed, observe
@@ -103,16 +101,7 @@ class Group(Careful):
     @functools.cached_property
     def meter(self) -> Meter:
         """Made when the first choice is needed."""
-        made = Meter(self.device)
-        if not made.works:
-            warnings.warn(
-                f"rk: several calls share the budget of {self.options.budget}, and with torch "
-                f"{torch.__version__} rk cannot count what is allocated on the {self.device.type} between "
-                "them: the budget holds for what the calls make and hold, and what other code makes "
-                f"comes on top. It counts that with torch {_torch.RUNTIME}, and on a GPU with any torch",
-                stacklevel=2,
-            )
-        return made
+        return Meter(self.device)
 
     def join(self, owner: Any, budget: str) -> None:
         """A class is compiled for this group; ``budget`` is what it would have alone."""
@@ -272,6 +261,7 @@ class Group(Careful):
             event.level, event.before = self.meter.read()
             step.peak = max(step.peak, event.before)
         else:
+            observe.tell_uncounted(self.options.budget, self.device)
             event.level = event.before = sum(one.bytes for one in self.open.values())
         if not forward:
             if not step.met:

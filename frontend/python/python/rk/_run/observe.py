@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from rk import _torch
 from rk._plan import device as devices
 from rk._run.parameters import Parameters, ddps
 
@@ -59,6 +61,18 @@ def count() -> Callable[[], tuple[int, int]] | None:
             uncounted()
             return _rk_runtime.memory
     return None
+
+
+@functools.cache
+def tell_uncounted(budget: str, device: torch.device) -> None:
+    """Says, once of a budget, that nothing can be read where several calls share it."""
+    warnings.warn(
+        f"rk: several calls share the budget of {budget}, and with torch {torch.__version__} rk cannot count "
+        f"what is allocated on the {device.type} between them: the budget holds for what the calls make and "
+        f"hold, and what other code makes comes on top. It counts that with torch {_torch.RUNTIME}, and on a "
+        "GPU with any torch",
+        stacklevel=2,
+    )
 
 
 @functools.cache
