@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent.parent
+sys.path.append(str(HERE))
+from benchmarks import online  # noqa: E402
+
 CONFIG = {
     "steps": 1,
     "ratios": [0.7],
@@ -103,3 +107,10 @@ def test_a_wrong_configuration_is_one_line(tmp_path, change, word):
     assert ran.returncode == 1 and ran.stdout == ""
     (line,) = ran.stderr.strip().splitlines()
     assert line.startswith("online: ") and "config.json" in line and word in line
+
+
+def test_other_bits_or_a_plan_above_its_budget_are_not_kept():
+    cell = online.Cell("lstm", 8, "plan", "70 %", 100, "ok", peak=100)
+    assert cell.is_kept
+    assert not dataclasses.replace(cell, peak=101).is_kept
+    assert not dataclasses.replace(cell, way="online", equal=False).is_kept
