@@ -26,9 +26,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import rk
-from rk import _rk_runtime
 from rk._plan import measure
-from rk._run import group
+from rk._run import group, observe
 
 STEPS = 4
 VOCABULARY, LAYERS, WIDTH, TOKENS = 128, 6, 96, 48
@@ -73,7 +72,9 @@ class Pipeline(nn.Module):
     def __init__(self, stage: Stage, kind: str) -> None:
         super().__init__()
         rank, rows = dist.get_rank(), 2
-        ids, hidden = torch.zeros(rows, TOKENS, dtype=torch.int64), torch.zeros(rows, TOKENS, WIDTH)
+        ids = torch.zeros(rows, TOKENS, dtype=torch.int64)
+        # From torch 2.15 on, the second stage sends a gradient back only if what it is shown asks for one.
+        hidden = torch.zeros(rows, TOKENS, WIDTH, requires_grad=True)
         logits = torch.zeros(rows, TOKENS, VOCABULARY)
         given, made = (ids, hidden) if rank == 0 else (hidden, logits)
         piped = pipelining.PipelineStage(stage, rank, 2, torch.device("cpu"), given, made)
@@ -254,8 +255,9 @@ class Counted:
 
     def __init__(self) -> None:
         self._peak = self._base = 0
-        self._read, _rk_runtime.memory = _rk_runtime.memory, self.read
-        _rk_runtime.count_memory()
+        counts = observe.counter()
+        self._read, counts.memory = counts.memory, self.read
+        counts.count_memory()
 
     def read(self) -> tuple[int, int]:
         level, peak = self._read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 
-import only_with_runtime  # noqa: F401
 import torch
 from test_runs import Tower, by_blocks, equal, ids
 

@@ -1,8 +1,7 @@
 """A decoder of six layers is trained by two gloo processes: the same bits with and without plans, each rank
 within its budget, and all ranks by the same plan.
 
-``RK_NIGHTLY=1`` runs all of :data:`CELLS`, otherwise :data:`FEW` of them. What a rank has allocated on
-the CPU is read from the runtime of ``codegen="rk"``, so the tests need its torch.
+``RK_NIGHTLY=1`` runs all of :data:`CELLS`, otherwise :data:`FEW` of them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import only_with_runtime  # noqa: F401 - skips this module
 import pytest
 
 WORKER = Path(__file__).with_name("distributed_worker.py")

@@ -13,7 +13,7 @@ import rk
 import rk._rk
 
 LAYERS = (
-    ("_rk", "_rk_runtime"),
+    ("_rk", "_rk_runtime", "_rk_memory"),
     ("errors",),
     ("_torch",),
     ("_graph",),

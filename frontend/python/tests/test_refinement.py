@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import only_with_runtime  # noqa: F401
 from test_runs import Block, Tower, by_blocks, equal, once, trained
 from torch import nn
 

@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 
-import only_with_runtime  # noqa: F401 - skips this module
 import pytest
 import torch
 from torch import nn

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import only_with_runtime  # noqa: F401
 import pytest
 from test_pairs import Encoder, pair, whole
 from test_runs import Tower, by_blocks, equal, once, trained

@@ -17,7 +17,8 @@ use crate::checkout::Checkout;
 use crate::process;
 
 /// The extension modules and the tools in the wheel, by their crates.
-const ROOTS: [&str; 5] = ["rk-python", "rk-python-runtime", "rk-opt", "rk-plan-cli", "rk-simrd"];
+const ROOTS: [&str; 6] =
+    ["rk-python", "rk-python-runtime", "rk-python-memory", "rk-opt", "rk-plan-cli", "rk-simrd"];
 /// What is compiled into our own crates: its name, and its licence.
 const BUNDLED: [(&str, &str); 1] = [("uPlot 1.6.32 (MIT)", "passes/report/third-party/uPlot/LICENSE")];
 /// Debian's packages whose archives are linked in.

@@ -38,7 +38,8 @@ pub fn install(checkout: &Checkout) -> Result<()> {
 }
 
 /// Extension modules: the crate and the module.
-const EXTENSIONS: [(&str, &str); 2] = [("rk-python", "_rk"), ("rk-python-runtime", "_rk_runtime")];
+const EXTENSIONS: [(&str, &str); 3] =
+    [("rk-python", "_rk"), ("rk-python-runtime", "_rk_runtime"), ("rk-python-memory", "_rk_memory")];
 
 fn build(checkout: &Checkout, extensions: &[(&str, &str)]) -> Result<()> {
     let crates = extensions.iter().flat_map(|(name, _)| ["-p", name]);
@@ -154,14 +155,14 @@ pub fn reference(checkout: &Checkout, check: bool) -> Result<()> {
     process::show(&mut command)
 }
 
-/// Builds the extension that runs lowered steps, and gives its file beside the package's sources.
+/// Builds the extensions that are linked to torch, and gives their files beside the package's sources.
 ///
 /// # Errors
 /// When the build fails.
-pub fn build_runtime(checkout: &Checkout) -> Result<PathBuf> {
-    let (package, module) = EXTENSIONS[1];
-    build(checkout, &[(package, module)])?;
-    place(checkout, module)
+pub fn build_beside(checkout: &Checkout) -> Result<Vec<PathBuf>> {
+    let beside = &EXTENSIONS[1..];
+    build(checkout, beside)?;
+    beside.iter().map(|(_, module)| place(checkout, module)).collect()
 }
 
 #[cfg(test)]

@@ -18,13 +18,19 @@ const LONG: usize = 500;
 const LONG_WITH_REASON: [(&str, &str); 0] = [];
 
 /// Dependencies that no source names, each with its reason.
-const UNNAMED_WITH_REASON: [(&str, &str, &str); 2] = [
+const UNNAMED_WITH_REASON: [(&str, &str, &str); 4] = [
     ("codegen/torch/Cargo.toml", "torch-sys", "tells its direct dependants only where libtorch is"),
     (
         "tools/emulated-gpu/Cargo.toml",
         "cc",
         "for the part of its build script that lies in codegen/torch/build",
     ),
+    (
+        "frontend/python/memory/Cargo.toml",
+        "cc",
+        "for the part of its build script that lies in codegen/torch/build",
+    ),
+    ("frontend/python/memory/Cargo.toml", "rk-torch", "tells where libtorch is, and has a header"),
 ];
 
 /// Files whose length is nobody's decision, or whose text is not ours.

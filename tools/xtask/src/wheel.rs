@@ -53,7 +53,7 @@ pub fn build(checkout: &Checkout, out: Option<&Path>) -> Result<PathBuf> {
     for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
         std::fs::copy(checkout.path(licence), checkout.path("frontend/python/licenses").join(licence))?;
     }
-    process::show(Command::new("strip").arg(python::build_runtime(checkout)?))?;
+    process::show(Command::new("strip").args(python::build_beside(checkout)?))?;
     // mlir-sys does not notice that the kind of linking changed: another target folder.
     let release = checkout.binaries()?;
     let target = release.parent().and_then(Path::parent).context("the target folder has no parent")?;
@@ -132,7 +132,13 @@ fn check(checkout: &Checkout, wheel: &Path, libraries: &BTreeSet<String>) -> Res
 fn complaints(listing: &str, libraries: &BTreeSet<String>) -> Vec<String> {
     let mut found = Vec::new();
     let tools = TOOLS.map(|(_, program)| format!("rk/_bin/{program}"));
-    let wanted = ["rk/_rk.abi3.so", "rk/_rk_runtime.abi3.so", "rk/py.typed", "licenses/THIRD-PARTY.txt"];
+    let wanted = [
+        "rk/_rk.abi3.so",
+        "rk/_rk_runtime.abi3.so",
+        "rk/_rk_memory.abi3.so",
+        "rk/py.typed",
+        "licenses/THIRD-PARTY.txt",
+    ];
     for name in wanted.iter().copied().chain(tools.iter().map(String::as_str)) {
         if !listing.lines().any(|line| line.ends_with(name)) {
             found.push(format!("{name} is not in it"));
@@ -160,7 +166,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_too_much_is_named() {
         let libraries = BTreeSet::from(["libCbc".to_owned(), "libblas".to_owned()]);
-        let whole = "rk/_rk.abi3.so\nrk/_rk_runtime.abi3.so\nrk/py.typed\nrk/_bin/rk-plan\nrk/_bin/rk-opt\nrk/_bin/rk-simrd\n\
+        let whole = "rk/_rk.abi3.so\nrk/_rk_runtime.abi3.so\nrk/_rk_memory.abi3.so\nrk/py.typed\nrk/_bin/rk-plan\nrk/_bin/rk-opt\nrk/_bin/rk-simrd\n\
                      rk-1.dist-info/licenses/licenses/THIRD-PARTY.txt\nrk.libs/libblas-12ab.so.3\nrk.libs/libCbc-12ab.so.3\n";
         assert_eq!(complaints(whole, &libraries), Vec::<String>::new());
         let worse = whole.replace("rk/py.typed\n", "rk.libs/libMLIR-22.so\nrk.libs/libxml2-1.so\n");

@@ -257,13 +257,20 @@ def refuse_runtime() -> str | None:
     )
 
 
+def is_unseen() -> bool:
+    """Whether this torch is newer than all that rk was tested with."""
+    return _version(torch.__version__) > _version(SEEN[-1])
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
+
+
 @functools.cache
 def _look_at_version() -> None:
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    oldest, newest = (tuple(map(int, one.split("."))) for one in (SEEN[0], SEEN[-1]))
-    if version < oldest:
+    if _version(torch.__version__) < _version(SEEN[0]):
         raise TorchError(f"rk needs torch {SEEN[0]} or newer, and this is torch {torch.__version__}")
-    if version > newest:
+    if is_unseen():
         warnings.warn(
             f"rk: torch {torch.__version__} is newer than {SEEN[-1]}, the newest that rk was tested with; "
             "options={'verify': True} compares the bits of the first steps",

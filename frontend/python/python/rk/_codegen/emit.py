@@ -52,8 +52,10 @@ class Emitter:
         """Per view in forward that backward reads, the same view in backward."""
         self.callers = self._callers_storages()
         """Whose views are carried as they are."""
-        self.unchecked = 0
-        """How many of the carried, the last ones, may be changed by the caller unnoticed."""
+        self.unchecked = self.opaque = 0
+        """How many of the carried tensors, the last ones, may be changed by the caller unnoticed; how many
+        objects come after the tensors.
+        """
         self.states: dict[fx.Node, fx.Node] = {}
         """Per random node that runs again, the generator state of its first run."""
         self.origins: dict[fx.Node, fx.Node] = {}
@@ -249,8 +251,12 @@ class Emitter:
             return
         self.backward.output(tuple(self._value(node) for node in self.step.gradients))
         _erase_unread(self.backward)
+        for node in self.step.placeholders:
+            if joint.is_opaque(node):
+                # By every plan, so that all plans of a step save objects at the same places.
+                self._here(self.now[node])
         for instance, carried in list(self.carried.items()):
-            if not carried.users:
+            if not carried.users and not joint.is_opaque(instance):
                 self.backward.erase_node(carried)
                 del self.carried[instance]
         self._sort_carried()
@@ -258,12 +264,14 @@ class Emitter:
         _erase_unread(self.forward)
 
     def _sort_carried(self) -> None:
-        """Inputs of the backward graph in the order of the forward's outputs; those without version check
-        come last.
+        """Inputs of the backward graph in the order of the forward's outputs, which is AOTAutograd's: tensors
+        with version check, those without, objects.
         """
-        unchecked = {one for one, carried in self.carried.items() if not self._is_checked(carried)}
-        self.carried = dict(sorted(self.carried.items(), key=lambda pair: pair[0] in unchecked))
-        self.unchecked = len(unchecked)
+        opaque = {one for one in self.carried if joint.is_opaque(one)}
+        shown = self.carried.items()
+        unchecked = {one for one, carried in shown if one not in opaque and not self._is_checked(carried)}
+        self.carried = dict(sorted(shown, key=lambda pair: (pair[0] in opaque, pair[0] in unchecked)))
+        self.unchecked, self.opaque = len(unchecked), len(opaque)
         for instance in self.carried:
             instance.meta[loans.UNCHECKED] = instance in unchecked
         for carried in reversed(self.carried.values()):

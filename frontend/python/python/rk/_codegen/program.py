@@ -95,7 +95,8 @@ class Program:
             else:
                 outputs.append(graph.create_node("call_function", operator.getitem, (call, place)))
                 outputs[-1].meta.update(self._meta(kind, value))
-        for one in outputs[len(outputs) - about["unchecked"] :]:
+        end = len(outputs) - about["opaque"]
+        for one in outputs[end - about["unchecked"] : end]:
             one.meta[loans.UNCHECKED] = True
         graph.output(tuple(outputs))
         return fx._lazy_graph_module._make_graph_module({}, graph)
@@ -144,6 +145,7 @@ def written(emitter: emit.Emitter, dump: Dump | None) -> dict[str, Any]:
             "inputs": [(node.target, _origin(node, emitter)) for node in inputs],
             "outputs": outputs,
             "unchecked": emitter.unchecked if name == "forward" else 0,
+            "opaque": emitter.opaque if name == "forward" else 0,
         }
     return about
 

@@ -22,6 +22,15 @@ def tensor_of(node: Any) -> torch.Tensor | None:
     return value if isinstance(value, torch.Tensor) else None
 
 
+def is_opaque(node: fx.Node) -> bool:
+    """Whether the value of a node is an object that PyTorch hands through a graph as it is, such as the
+    ``DeviceMesh`` of a ``DTensor``: neither a tensor nor a number.
+    """
+    known = (torch.Tensor, int, float, complex, str, tuple, list, torch.SymInt, torch.SymFloat, torch.SymBool)
+    value = node.meta.get("val")
+    return value is not None and not isinstance(value, known)
+
+
 def results_of(node: fx.Node) -> Tensors:
     """The results of a call, flat; None for what is no tensor or is left undefined."""
     return tuple(one if isinstance(one, torch.Tensor) else None for one in flat(node.meta.get("val")))

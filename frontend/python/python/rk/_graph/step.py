@@ -73,9 +73,10 @@ class Step:
         return self.boundary is not None and placeholder in self.loans.arguments
 
     def is_trained(self, placeholder: fx.Node) -> bool:
-        """Whether the input has a gradient."""
+        """Whether the input is a tensor with a gradient; a ``DTensor``'s comes with its ``DeviceMesh``."""
         index = self.places[placeholder]
-        return index < len(self.gradients) and self.gradients[index] is not None
+        has_gradient = index < len(self.gradients) and self.gradients[index] is not None
+        return has_gradient and not joint.is_opaque(placeholder)
 
     def runs_once(self, call: fx.Node) -> bool:
         """Whether nothing may run the call again: it changes the world or may do so for all that is known,

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from rk import _torch
 from rk._plan import costs
 from rk._plan import device as devices
 from rk._plan.options import Options
@@ -73,9 +74,9 @@ class DeviceGroup(group.Group):
             costs.settle(device)
         if not self.meter.works:
             raise TorchError(
-                "scope='device' counts what PyTorch's allocator on the CPU hands out with rk's runtime, "
-                f"which does not work with torch {torch.__version__}; scope='activations' needs it only "
-                "where several calls share a budget"
+                "scope='device' counts what PyTorch's allocator on the CPU hands out, which rk can do with "
+                f"torch {_torch.SEEN[0]} to {_torch.SEEN[-1]}, and this is torch {torch.__version__}; "
+                "scope='activations' needs it only where several calls share a budget"
             )
         self.optimizers = optimizers.Optimizers(device)
         self._is_told = False

@@ -1,7 +1,7 @@
 """What lives on a device at the events of a step: read from the allocator, not guessed.
 
 On the CPU rk's own counter stands in front of PyTorch's allocator from the moment that two graphs are
-known to share a budget (``_rk_runtime.count_memory``); on a GPU the caching allocator counts anyway.
+known to share a budget (:func:`counter`); on a GPU the caching allocator counts anyway.
 Gradients of parameters are not activations, whoever makes them: they are found as the ``.grad`` of the
 parameters of this process (:mod:`rk._run.parameters`).
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import warnings
 import weakref
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -33,7 +35,7 @@ class Meter:
 
     @property
     def works(self) -> bool:
-        """Whether anything can be read: on the CPU it takes rk's runtime, which is built for one torch."""
+        """Whether anything can be read: on the CPU it takes a torch whose allocators rk has met."""
         return self._read is not None
 
     def begin(self) -> None:
@@ -52,15 +54,30 @@ class Meter:
         return level - self._before, max(peak - before, level - self._before)
 
 
+@functools.cache
+def counter() -> ModuleType | None:
+    """What counts on the CPU.
+
+    The runtime of lowered steps counts where it is linked to this torch, because it knows what a step's arena
+    serves. With another torch, the counter does that is made of c10's allocators alone. A torch that is newer
+    than all that were seen may have laid them out otherwise, so nothing counts there.
+    """
+    with contextlib.suppress(ImportError):
+        if _torch.refuse_runtime() is None:
+            return importlib.import_module("rk._rk_runtime")
+        if not _torch.is_unseen():
+            return importlib.import_module("rk._rk_memory")
+    return None
+
+
 def count() -> Callable[[], tuple[int, int]] | None:
     """Counts on the CPU from here on: what was handed out before is not missed when it comes back."""
-    with contextlib.suppress(ImportError):
-        from rk import _rk_runtime
-
-        if torch.__version__.split("+")[0] == _rk_runtime.torch_version():
-            uncounted()
-            return _rk_runtime.memory
-    return None
+    counts = counter()
+    if counts is None:
+        return None
+    uncounted()
+    read: Callable[[], tuple[int, int]] = counts.memory
+    return read
 
 
 @functools.cache
@@ -69,8 +86,8 @@ def tell_uncounted(budget: str, device: torch.device) -> None:
     warnings.warn(
         f"rk: several calls share the budget of {budget}, and with torch {torch.__version__} rk cannot count "
         f"what is allocated on the {device.type} between them: the budget holds for what the calls make and "
-        f"hold, and what other code makes comes on top. It counts that with torch {_torch.RUNTIME}, and on a "
-        "GPU with any torch",
+        f"hold, and what other code makes comes on top. It counts that with torch {_torch.SEEN[0]} to "
+        f"{_torch.SEEN[-1]}, and on a GPU with any torch",
         stacklevel=2,
     )
 
@@ -80,13 +97,13 @@ def uncounted() -> dict[int, weakref.ref[Any]]:
     """Begins to count on the CPU; by address, the storages that were there before and are not counted, and
     the DDPs whose first buckets were.
     """
-    from rk import _rk_runtime
-
-    before = _rk_runtime.memory()
+    counts = counter()
+    assert counts is not None, "what is not counted is asked for only where something counts"
+    before = counts.memory()
     probe = torch.empty(1, device="cpu")
-    by_others = _rk_runtime.memory() != before
+    by_others = counts.memory() != before
     del probe
-    _rk_runtime.count_memory()
+    counts.count_memory()
     # Somebody who has begun to count before is taken to have counted all.
     if by_others:
         return {}

@@ -68,7 +68,7 @@ class Code:
         made = program.Program(step, about)
         self.forward, self.backward = made.forward, made.backward
         self.keys: list[Key] = [tuple(one) for one in about["forward"]["outputs"][len(step.outputs) :]]
-        checked = len(self.keys) - about["forward"]["unchecked"]
+        checked = len(self.keys) - about["forward"]["unchecked"] - about["forward"]["opaque"]
         self.checked = frozenset(self.keys[:checked])
         self.places = frozenset(self.keys)
         self.callers: dict[Key, int] = {}
@@ -199,7 +199,7 @@ class Switch(program.Program):
         self.base = Code(step, about, write)
         self._owner = owner
         self._handed, self._slots = len(step.outputs), len(self.base.keys)
-        self._place = self._slots - about["forward"]["unchecked"]
+        self._place = self._slots - about["forward"]["unchecked"] - about["forward"]["opaque"]
         """Where ticket and keeper are among what is saved."""
         self._instances: dict[int, tuple[Instance, weakref.ref[Any]]] = {}
         """With what tells that the ticket is gone."""

@@ -1,0 +1,95 @@
+"""What PyTorch allocates on the CPU is counted to the byte, by either counter, with each known torch."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from codegens import WHY_NOT
+
+from rk import _torch
+from rk._run import observe
+
+COUNTERS = ["_rk_memory"] if WHY_NOT else ["_rk_memory", "_rk_runtime"]
+
+COUNTING = """
+import importlib, sys, threading
+import torch
+from torch.autograd import profiler
+
+counts = importlib.import_module("rk." + sys.argv[1])
+early = torch.zeros(1000)
+assert counts.memory() == (0, 0)
+counts.count_memory()
+counts.count_memory()
+one = torch.empty(1000, 7)
+assert counts.memory() == (28000, 28000)
+assert one.data_ptr() % 64 == 0
+del early, one  # what was there before is not missed
+assert counts.memory() == (0, 28000)
+assert counts.memory() == (0, 0)
+
+storage = torch.empty(77, dtype=torch.uint8).untyped_storage()
+storage.resize_(200)
+assert counts.memory() == (200, 277)
+empty = torch.empty(0)
+assert counts.memory() == (200, 200)
+
+with profiler.profile(profile_memory=True) as profile:
+    two = torch.empty(500)
+    del two
+told = [event.cpu_memory_usage for event in profile.function_events if event.name == "aten::empty"]
+assert told == [2000], told
+counts.memory()
+
+
+def work():
+    for _ in range(500):
+        torch.empty(100)
+
+
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+level, most = counts.memory()
+assert level == 200 and 600 <= most <= 200 + 4 * 400, (level, most)
+
+# oneDNN allocates by raw_allocate, and asks for the deleter.
+layer = torch.nn.Conv2d(3, 8, 3)
+layer(torch.randn(2, 3, 16, 16)).relu().sum().backward()
+del layer
+assert counts.memory()[0] == 200
+"""
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_every_byte_is_counted(name):
+    """In a process of its own, because nobody can stop counting."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTING, name], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def fresh():
+    observe.counter.cache_clear()
+    yield
+    observe.counter.cache_clear()
+
+
+def test_the_runtime_counts_where_it_is_linked_to_this_torch(fresh):
+    assert observe.counter().__name__ == f"rk.{COUNTERS[-1]}"
+
+
+def test_another_torch_that_was_seen_is_counted_by_its_allocators_alone(fresh, monkeypatch):
+    monkeypatch.setattr(_torch, "RUNTIME", "2.0.0")
+    assert observe.counter().__name__ == "rk._rk_memory"
+
+
+def test_nothing_counts_with_a_torch_that_was_never_seen(fresh, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.999.0")
+    assert observe.counter() is None
+    assert observe.count() is None
