@@ -14,6 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
 FEW = ("ddp/layers/device", "fsdp/layers/device", "tp/layers", "1f1b/layers")
@@ -98,3 +103,55 @@ def test_two_processes(ranks, name):
         own = any(one["own"] and one["late"] for one in ranks[name])
         same = ranks[name][0]["plans"] == ranks[name][1]["plans"]
         assert same or own, "all ranks run the same plan, or one has said why not"
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(64, 256), nn.Linear(256, 64)
+
+    def forward(self, x):
+        return x + self.down(nn.functional.gelu(self.up(x)))
+
+
+@pytest.fixture
+def mesh(tmp_path):
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def sharded_gradients(mesh, **backend):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Block() for _ in range(3)))
+    for block in model:
+        parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    compiled, x = torch.compile(model, **backend), torch.randn(128, 64)
+    for _ in range(2):
+        compiled(x).square().mean().backward()
+    return [one.grad.to_local() for one in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"budget": "75%"},
+        {"budget": "75%", "verify": True},
+        {"budget": "90%", "scope": "total"},
+        {"budget": "800KB", "codegen": "inductor"},
+    ],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
+def test_a_sharded_model_is_one_graph(mesh, options):
+    """In newer versions of torch its ``DeviceMesh`` is an argument of the graph, and saved for backward."""
+    if "codegen" in options and not os.environ.get("RK_NIGHTLY"):
+        pytest.skip("Inductor compiles C++ for a while: RK_NIGHTLY=1")
+    expected = sharded_gradients(mesh, backend="aot_eager")
+    got = sharded_gradients(mesh, backend="rk", options=options)
+    for one, other in zip(expected, got, strict=True):
+        if "codegen" in options:
+            torch.testing.assert_close(one, other)
+        else:
+            assert torch.equal(one, other)

@@ -17,7 +17,17 @@ const PAGE: &str = "docs/torch-versions.md";
 
 /// What CI runs with the newest torch, within its time: the bits, the budgets, every codegen that works with any torch, what rk
 /// takes from inside of torch, and what is known of GPUs without one. `cargo xtask test --torch` runs everything.
-const CORE: [&str; 7] = ["bits", "hard_places", "inductor", "options", "program", "torch", "without_a_gpu"];
+const CORE: [&str; 9] = [
+    "bits",
+    "counter",
+    "distributed",
+    "hard_places",
+    "inductor",
+    "options",
+    "program",
+    "torch",
+    "without_a_gpu",
+];
 
 /// Runs all Python tests with one version of torch.
 ///

@@ -57,7 +57,7 @@ class MeasuredStep(abc.ABC):
             with measure.addresses(self._device) as addresses:
                 results = run(args)
             gradients = (results[place] for place in self._gradients if place < len(results))
-            most = addresses.peak(one for one in gradients if one is not None)
+            most = addresses.peak(one for one in gradients if isinstance(one, torch.Tensor))
             self.took(max(self._peak, self._left + most))
             return results
 
