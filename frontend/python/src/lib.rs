@@ -9,9 +9,10 @@
 //! | `errors` | what failed, as exceptions of the package |
 //! | `instances` | which plan each call of a compiled graph runs |
 //! | `online` | the online runtime: which values stay, for models whose graph changes every step |
-//! | `online_errors` | budgets that cannot be met |
+//! | `online_errors` | what is said when a budget cannot be met |
 //! | `online_growth` | writes in place that become part of the call that made what they write |
 //! | `online_values` | Python's tensors and operators, as that runtime sees them |
+//! | `options` | budgets and spans of time as people write them |
 //! | `plan` | the planner alone, on a graph as JSON, and what the judge says of memory |
 //!
 //! **Absent here:** torch. The extension is linked to no libtorch, so one wheel serves every build of it.
@@ -24,6 +25,7 @@ mod online;
 mod online_errors;
 mod online_growth;
 mod online_values;
+mod options;
 mod plan;
 
 use pyo3::prelude::*;
@@ -40,7 +42,9 @@ mod _rk {
     #[pymodule_export]
     use crate::online::{Handle, OnlineRuntime};
     #[pymodule_export]
-    use crate::online_errors::{OverBudget, budget_bytes};
+    use crate::online_errors::OverBudget;
+    #[pymodule_export]
+    use crate::options::{budget, budget_bytes, seconds};
     #[pymodule_export]
     use crate::plan::{memory, plan, report};
 }

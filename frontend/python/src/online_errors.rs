@@ -1,10 +1,9 @@
-//! Budgets as people write them, and what is said when one cannot be met.
+//! What the online runtime says when a budget cannot be met.
 
 use pyo3::create_exception;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rk_dtr::{Locked, Runtime, Stop};
-use rk_plan::Budget;
 
 use crate::online_values::Values;
 
@@ -14,18 +13,6 @@ create_exception!(
     PyRuntimeError,
     "A budget cannot be met: (message, locked, wanted, in use)."
 );
-
-/// A budget as people write it: bytes, "2GiB", "500MB". `None` is no limit.
-#[pyfunction]
-pub fn budget_bytes(text: &str) -> PyResult<u64> {
-    match text.parse::<Budget>() {
-        Ok(Budget::Bytes(bytes)) => Ok(bytes.0),
-        Ok(Budget::Fraction { .. }) => Err(PyValueError::new_err(format!(
-            "budget {text:?}: a fraction of what? An online runtime does not know the peak; give bytes"
-        ))),
-        Err(error) => Err(PyValueError::new_err(error.to_string())),
-    }
-}
 
 /// The Python error for why the core stopped.
 pub fn stopped(py: Python<'_>, core: &Runtime<Values>, stop: Stop<PyErr>) -> PyErr {

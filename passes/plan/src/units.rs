@@ -106,10 +106,9 @@ pub enum Budget {
 }
 
 /// Why a text is not a budget.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BudgetError {
     /// No digits, a sign, several points, NaN, ...
-    #[error("budget {text:?}: {number:?} is not a positive decimal number")]
     NotANumber {
         /// The whole text.
         text: String,
@@ -117,7 +116,6 @@ pub enum BudgetError {
         number: String,
     },
     /// What follows the number is unknown.
-    #[error("budget {text:?}: unknown unit {unit:?}; use B, KB, MB, GB, TB, KiB, MiB, GiB, TiB or %")]
     UnknownUnit {
         /// The whole text.
         text: String,
@@ -125,26 +123,50 @@ pub enum BudgetError {
         unit: String,
     },
     /// Nothing fits in nothing.
-    #[error("budget {text:?} is zero")]
     Zero {
         /// The whole text.
         text: String,
     },
     /// More than an unsigned 64-bit number of bytes.
-    #[error("budget {text:?} is too large: more than 16 EiB")]
     TooLarge {
         /// The whole text.
         text: String,
     },
     /// A part of a byte.
-    #[error(
-        "budget {text:?}: a plain number is bytes and must be whole; write 50% for a fraction of the peak"
-    )]
     PartOfAByte {
         /// The whole text.
         text: String,
     },
 }
+
+impl BudgetError {
+    /// The same of an option that has another name than `budget`.
+    pub fn about(&self, option: &str) -> String {
+        match self {
+            Self::NotANumber { text, number } => {
+                format!(
+                    "{option} {text:?}: {number:?} is not a positive decimal number; write bytes, 2GiB or 60%"
+                )
+            }
+            Self::UnknownUnit { text, unit } => format!(
+                "{option} {text:?}: unknown unit {unit:?}; use B, KB, MB, GB, TB, KiB, MiB, GiB, TiB or %"
+            ),
+            Self::Zero { text } => format!("{option} {text:?} is zero"),
+            Self::TooLarge { text } => format!("{option} {text:?} is too large: more than 16 EiB"),
+            Self::PartOfAByte { text } => format!(
+                "{option} {text:?}: a plain number is bytes and must be whole; write 50% for a fraction of the peak"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for BudgetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.about("budget"))
+    }
+}
+
+impl std::error::Error for BudgetError {}
 
 impl Budget {
     /// Like `parse`, and a plain number with a point is a fraction of the base peak ("0.5"), as `check_schedule.py` reads it.
@@ -295,6 +317,7 @@ mod tests {
         assert!(matches!(error("7 bananas"), E::UnknownUnit { .. }));
         assert!(matches!(error("0.5"), E::PartOfAByte { .. }));
         insta::assert_snapshot!(error("2GIB"), @r#"budget "2GIB": unknown unit "GIB"; use B, KB, MB, GB, TB, KiB, MiB, GiB, TiB or %"#);
+        insta::assert_snapshot!(error("lots").about("host-budget"), @r#"host-budget "lots": "lots" is not a positive decimal number; write bytes, 2GiB or 60%"#);
     }
 
     #[test]

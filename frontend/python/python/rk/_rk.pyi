@@ -28,8 +28,14 @@ class BudgetError(RkError):
 class OverBudget(Exception):
     """A budget cannot be met: message, bytes locked, wanted, in use."""
 
+def budget(text: str, name: str = "budget") -> str:
+    """A budget as the planner reads it: digits, or a share such as ``62.5%``. ``name`` is the option's."""
+
 def budget_bytes(text: str) -> int:
-    """A budget as people write it: bytes, ``2GiB``, ``500MB``."""
+    """The bytes of a budget that cannot be a share: bytes, ``2GiB``, ``500MB``."""
+
+def seconds(text: str, name: str) -> float:
+    """The seconds of a span of time: ``10s``, ``500ms``, ``2m``, ``1h``, or a number of seconds."""
 
 def memory(text: str) -> str:
     """What the judge says about memory in a scheduled step, as JSON."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from typing import Any
 from rk import _rk, _torch
 from rk.errors import OptionError
 
-UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 CODEGENS = ("fx", "inductor", "rk")
 _OFFLOAD = (
     "option 'offload': nothing that runs a step can move values to host memory; leave it out, or say False. "
@@ -141,6 +138,11 @@ class Options:
         """What the planner's limit counts: ``wall``, or ``work``."""
         return "work" if self.reproducible else "wall"
 
+    @property
+    def planning_time(self) -> str:
+        """The planner's limit, as it reads it; ``auto`` leaves it to the planner."""
+        return "auto" if self.time_limit is None else f"{max(int(self.time_limit * 1000), 1)}ms"
+
     def cache_folder(self) -> Path:
         """Where plans and costs are kept."""
         if self.cache_dir is not None:
@@ -153,25 +155,8 @@ def parse_budget(name: str, value: Any) -> str:
     """A budget as the planner reads it: digits, a share, or ``auto``."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise OptionError(f"{name}={value!r} is no budget; give bytes, '2GiB', '60%' or 'auto'")
-    if isinstance(value, int):
-        if value < 0:
-            raise OptionError(f"{name}={value} is negative")
-        return str(value)
-    text = value.strip()
-    if text == "auto":
-        return text
-    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z%]*)", text)
-    if match is None:
-        raise OptionError(f"{name}={value!r} is no budget; give bytes, '2GiB', '60%' or 'auto'")
-    number, unit = match.groups()
-    if unit == "%":
-        if not 0 < float(number) <= 100:
-            raise OptionError(f"{name}={value!r}: a share lies above 0% and up to 100%")
-        return f"{number}%"
-    if unit and unit not in UNITS:
-        known = ", ".join(UNITS)
-        raise OptionError(f"{name}={value!r}: unknown unit '{unit}'; there are {known} and %")
-    return str(int(float(number) * UNITS[unit or "B"])) if unit or "." in number else number
+    text = str(value).strip()
+    return text if text == "auto" else _rk.budget(text, name)
 
 
 def _one_of(choices: tuple[str, ...]) -> Any:
@@ -184,13 +169,7 @@ def _one_of(choices: tuple[str, ...]) -> Any:
 
 
 def _seconds(name: str, value: Any) -> float | None:
-    if value is None:
-        return None
-    units = {"": 1.0, "s": 1.0, "ms": 0.001, "min": 60.0}
-    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|min|s|)", str(value).strip())
-    if isinstance(value, bool) or match is None or float(match[1]) <= 0:
-        raise OptionError(f"{name}={value!r} is no positive duration such as 10 (seconds), '10s' or '500ms'")
-    return float(match[1]) * units[match[2]]
+    return None if value is None else _rk.seconds(str(value), name)
 
 
 def _text(name: str, value: Any) -> str:
