@@ -13,8 +13,10 @@ use serde_json::{Map, Value as Json, json};
 use crate::detached;
 use crate::errors::Refusal;
 
-/// The stages up to what a planner needs. Blocks are not among them: nothing that follows here uses them.
-const STAGES: [&str; 3] = ["rk-dataflow", "rk-simplify", "rk-annotate-cost"];
+/// The passes up to what a planner needs. Equal blocks are not looked for: nothing that follows here uses them.
+fn until_costed() -> Vec<String> {
+    rk_rewrite::rematerialize::until_costed(false, false, "")
+}
 
 /// MLIR's pass registry and the reason that a failing pass leaves behind exist once per process.
 pub(crate) fn passes() -> MutexGuard<'static, ()> {
@@ -33,6 +35,10 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 /// alone must be within the budget, wherever an allocator puts them. `reserve` bytes of the budget are somebody else's. With
 /// `lower`, the step gets its addresses and is translated to a step file, too.
 ///
+/// `time_limit` is a span of time such as 500ms, or auto. With auto, a first search that finds no plan is followed by a longer one, of
+/// `again_at_most`: unless the caller is not `patient`, or no plan can exist and `on_infeasible` is error. It is best where the plan for
+/// the smallest budget is wanted instead, and error where it is only told.
+///
 /// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
 /// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
 /// `solver`; of a step that hands over, `forward`, `held`, `handed`, `backward`: the bytes of its halves. With `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of
@@ -40,7 +46,7 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
 #[pyfunction]
-#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="10s", timekeeping="wall", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false))]
+#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="auto", timekeeping="wall", on_infeasible="error", patient=true, again_at_most="10s", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn rematerialize(
     py: Python<'_>,
@@ -50,6 +56,9 @@ pub fn rematerialize(
     solver: &str,
     time_limit: &str,
     timekeeping: &str,
+    on_infeasible: &str,
+    patient: bool,
+    again_at_most: &str,
     seed: u64,
     threads: usize,
     addresses: bool,
@@ -57,27 +66,33 @@ pub fn rematerialize(
     lower: bool,
     stages: bool,
 ) -> PyResult<String> {
-    let options = [budget, scope, solver, time_limit, timekeeping];
+    let options = [budget, scope, solver, time_limit, timekeeping, again_at_most];
     if let Some(bad) =
         options.iter().find(|value| value.is_empty() || value.contains(['{', '}', ' ', '\'', '"']))
     {
         return Err(crate::errors::OptionError::new_err(format!("'{bad}' is no value of an option")));
     }
+    let again = match on_infeasible {
+        _ if !patient => "none",
+        "error" => "plan",
+        "best" => "smallest",
+        other => {
+            let message = format!("on_infeasible '{other}' is neither error nor best");
+            return Err(crate::errors::OptionError::new_err(message));
+        }
+    };
+    // The smallest budget that can be met is told in either case, with its plan.
     let plan = format!(
-        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} timekeeping={timekeeping} seed={seed} \
-         threads={threads} addresses={addresses} reserve={reserve} on-infeasible=smallest}}"
+        "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} search-again={again} \
+         again-at-most={again_at_most} timekeeping={timekeeping} seed={seed} threads={threads} addresses={addresses} \
+         reserve={reserve} on-infeasible=smallest anonymize=false}}"
     );
     detached(py, || {
         let _passes = passes();
         let context = Context::new();
         let module = parsed(&context, text)?;
-        let mut seen = Vec::new();
-        for pass in STAGES.into_iter().chain([plan.as_str()]) {
-            if stages {
-                seen.push(with_stage(&module));
-            }
-            module.run(&format!("builtin.module({pass})")).map_err(|reported| Refusal::of(&reported))?;
-        }
+        let mut seen = if stages { on_the_way(&parsed(&context, text)?)? } else { Vec::new() };
+        run_on(&module, &plan)?;
         if stages {
             seen.push(with_stage(&module));
         }
@@ -88,7 +103,7 @@ pub fn rematerialize(
             answer.insert("unmet".into(), told(&unmet));
         }
         if lower {
-            module.run("builtin.module(rk-lower)").map_err(|reported| Refusal::of(&reported))?;
+            run_on(&module, "rk-lower")?;
             if stages {
                 seen.push(with_stage(&module));
             }
@@ -113,9 +128,7 @@ pub fn checkpoint(py: Python<'_>, text: &str) -> PyResult<String> {
         let _passes = passes();
         let context = Context::new();
         let module = parsed(&context, text)?;
-        for pass in STAGES {
-            module.run(&format!("builtin.module({pass})")).map_err(|reported| Refusal::of(&reported))?;
-        }
+        run_on(&module, &until_costed().join(","))?;
         let step = only_step(&module)?;
         let problem = Problem::of(step, module.op()).map_err(about)?;
         let sequence = rk_solve::checkpoint(&problem.graph)
@@ -139,7 +152,7 @@ pub fn run_passes(py: Python<'_>, text: &str, passes: &str) -> PyResult<String> 
         let _passes = self::passes();
         let context = Context::new();
         let module = parsed(&context, text)?;
-        module.run(&format!("builtin.module({passes})")).map_err(|reported| Refusal::of(&reported))?;
+        run_on(&module, passes)?;
         Ok(module.op().print(true))
     })
 }
@@ -186,6 +199,20 @@ pub(crate) fn only_step<'c>(module: &Module<'c>) -> Result<StepOp<'c>, Refusal> 
         [step] => Ok(*step),
         _ => Err(Refusal::Other(format!("the module has {} steps instead of one", steps.len()))),
     }
+}
+
+fn run_on(module: &Module<'_>, passes: &str) -> Result<(), Refusal> {
+    module.run(&format!("builtin.module({passes})")).map(drop).map_err(|reported| Refusal::of(&reported))
+}
+
+/// The text of every stage up to costed. The module is a copy: what is planned goes through them in one piece.
+fn on_the_way(module: &Module<'_>) -> Result<Vec<(String, Json)>, Refusal> {
+    let mut seen = vec![with_stage(module)];
+    for pass in until_costed() {
+        run_on(module, &pass)?;
+        seen.push(with_stage(module));
+    }
+    Ok(seen)
 }
 
 /// The text of a lowered step's file.

@@ -4,6 +4,7 @@ those of a model, so that plans do not depend on what else the machine does.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import tempfile
@@ -12,12 +13,12 @@ import pytest
 import torch
 
 import rk
-from rk._plan import schedule
+from rk import _rk
 from rk._run import group
 
-PATIENCE = 1.0
-"""Seconds of search where nothing is found in the first moment, or the smallest budget is wanted. For a user
-rk goes on for longer, mostly for nothing.
+PATIENCE = "1s"
+"""How long is searched where nothing is found in the first moment, or the smallest budget is wanted. For a
+user rk goes on for longer, mostly for nothing.
 """
 
 
@@ -48,8 +49,9 @@ def _fresh(tmp_path, monkeypatch):
     # Models of earlier tests that live on would share a budget of the same name.
     group.GROUPS.clear()
     group._WAITING.clear()
-    for name in ("MOST_SECONDS", "SMALLEST_SECONDS"):
-        monkeypatch.setattr(schedule, name, PATIENCE)
+    monkeypatch.setattr(
+        _rk, "rematerialize", functools.partial(_rk.rematerialize, again_at_most=PATIENCE)
+    )
     torch.manual_seed(0)
     with rk.config.patch(reproducible=True):
         yield

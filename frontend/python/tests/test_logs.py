@@ -12,6 +12,15 @@ import torch
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64))
 torch.compile(model, backend="rk", options={"budget": "100%"})(torch.randn(64, 64)).sum().backward()
 """
+LESS = """
+import torch
+layers = [torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64), torch.nn.LayerNorm(64)] * 4
+model = torch.nn.Sequential(*layers)
+options = {"budget": "85%", "reproducible": True}
+for _ in range(2):
+    torch.compile(model, backend="rk", options=options)(torch.randn(512, 64)).sum().backward()
+    torch._dynamo.reset()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +46,26 @@ def test_the_log_says_what_was_planned(ran):
     assert "rk: measured" in said and "bytes (" in said and "without recomputing" in said
 
 
+def test_a_plus_names_what_runs_again_and_what_was_on_disk(tmp_path):
+    def said(switch):
+        about = {"TORCH_LOGS": switch, "RK_CACHE_DIR": str(tmp_path / switch)}
+        command = [sys.executable, "-c", LESS]
+        return subprocess.run(
+            command, capture_output=True, text=True, env={**os.environ, **about}, check=True
+        ).stderr
+
+    more, less = said("+rk"), said("rk")
+    (again, *_) = (line.split("second runs: ")[1] for line in more.splitlines() if "second runs: " in line)
+    assert "gelu" in again or "layer_norm" in again
+    assert f"was on disk, in {tmp_path}" in more
+    assert "second runs" not in less and "was on disk" not in less and "rk: peak" in less
+
+
 def test_the_trace_holds_the_step_and_its_plan(ran):
     _, artifacts = ran
     assert any("rk.aten" in line for line in artifacts["rk_step"])
+    for stage in ("dataflow", "simplified", "costed", "scheduled"):
+        assert any(f"#rk.stage<{stage}>" in line for line in artifacts[f"rk_{stage}"]), stage
+    assert any("rk.run" in line for line in artifacts["rk_scheduled"])
     plan = json.loads("\n".join(artifacts["rk_plan"]))
     assert 0 < plan["peak"] <= plan["budget"] and plan["status"]

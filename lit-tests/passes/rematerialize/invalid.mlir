@@ -10,6 +10,12 @@
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="bugdet=1GiB" 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB scope=all" 2>&1 | FileCheck %s --check-prefix=SCOPE
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB time-limit=soon" 2>&1 | FileCheck %s --check-prefix=LIMIT
+// RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB search-again=cry" 2>&1 | FileCheck %s --check-prefix=AGAIN
+// RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB again-at-most=soon" 2>&1 | FileCheck %s --check-prefix=AT-MOST
+// RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=8KiB time-limit=auto" 2>&1 | FileCheck %s --check-prefix=AUTO
+// RUN: env RK_LOG=rk_solve=info not rk-opt %t/infeasible.mlir --rematerialize="budget=8KiB time-limit=auto" 2>&1 | FileCheck %s --check-prefix=ONCE
+// RUN: env RK_LOG=rk_solve=info rk-opt %t/infeasible.mlir --rematerialize="budget=8KiB time-limit=auto again-at-most=50ms on-infeasible=smallest" 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: env RK_LOG=rk_solve=info rk-opt %t/infeasible.mlir --rematerialize="budget=8KiB time-limit=auto search-again=none on-infeasible=smallest" 2>&1 | FileCheck %s --check-prefix=ONCE
 // RUN: not rk-opt %t/infeasible.mlir --rematerialize="budget=1GiB on-infeasible=cry" 2>&1 | FileCheck %s --check-prefix=INSTEAD
 // RUN: rk-opt %t/infeasible.mlir --rematerialize="budget=8KiB on-infeasible=smallest addresses=false" 2>&1 | FileCheck %s --check-prefix=SMALLEST
 // RUN: not rk-opt %t/lowered.mlir --rematerialize=budget=1GiB 2>&1 | FileCheck %s --check-prefix=STAGE
@@ -24,6 +30,14 @@
 // OPTION: no such option bugdet
 // SCOPE: error: scope 'all' is neither activations nor total
 // LIMIT: error: time-limit 'soon' is no duration
+// AGAIN: error: option 'search-again' of rematerialize: 'cry': unknown goal "cry"; there are plan, smallest and none
+// AT-MOST: error: again-at-most 'soon' is no duration
+// AUTO: error: no schedule of 'step' fits 8.00 KiB; the smallest feasible budget found is 12.00 KiB
+// ONCE-NOT: searching again
+// ONCE: no schedule of 'step' fits 8.00 KiB
+// TWICE: searching again{{.*}}time{{.*}}50ms
+// TWICE-NOT: searching again
+// TWICE: warning: no schedule of 'step' fits 8.00 KiB
 // INSTEAD: error: on-infeasible 'cry' is neither error nor smallest
 // SMALLEST: warning: no schedule of 'step' fits 8.00 KiB; the smallest feasible budget found is 12.00 KiB
 // SMALLEST-NOT: rk.arena

@@ -32,6 +32,7 @@ mod resident;
 mod shape_only;
 pub mod simplify;
 mod times;
+mod unmet;
 pub mod verify_schedule;
 pub mod verify_stage;
 pub mod views;

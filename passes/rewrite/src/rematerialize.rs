@@ -18,7 +18,8 @@
 //!
 //! # How
 //! Read the step as a graph ([`crate::planning`]), ask `rk-solve` for a sequence of runs whose arena fits, write it down with a drop at
-//! each last use, note where its values lie unless packing tells (`rk.offsets`), and let the judge read the result back. Nothing is decided here. Stages that are missing are run first; a
+//! each last use, note where its values lie unless packing tells (`rk.offsets`), and let the judge read the result back. Nothing is decided here,
+//! not even how long a search lasts with `time-limit=auto` ([`rk_solve::Patience`]). Stages that are missing are run first; a
 //! step that is scheduled already is planned anew.
 //!
 //! With `offload bandwidth=25GB/s`, values may wait in host memory, too, at most `host-budget` of it at a time:
@@ -45,19 +46,18 @@
 //! # Not here
 //! Solvers (`passes/solve`), addresses (`--rk-lower`), execution of transfers.
 
-use std::time::Duration;
-
 use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
-use rk_dialect::ops::StepOp;
+use rk_dialect::ops::{self, AtenOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::{Attr, Op, Stage};
-use rk_plan::{Budget, Bytes, Schedule, Time, ValueId, arena::is_plain, base_trace, readable};
-use rk_solve::{Addresses, MilpSolver, Outcome, Plan, Request, Solver, Status, Timekeeping};
+use rk_plan::{Budget, Bytes, Schedule, Time, arena::is_plain, base_trace, readable};
+use rk_solve::{Addresses, Goal, MilpSolver, Outcome, Patience, Plan, Request, Solver, Status, Timekeeping};
 use rk_vocabulary::parse_span;
 
 use crate::carry_out::{carry_out, write};
 use crate::offload::{self, Link, Offloading};
 use crate::planning::Problem;
+use crate::unmet::{at_smallest, no_plan};
 use crate::{exit, placing, resident, verify_schedule};
 
 /// The pass.
@@ -80,7 +80,17 @@ pub static PASS: PassSpec = PassSpec {
         OptionSpec {
             name: "time-limit",
             default: "10s",
-            help: "planning time after which the best plan counts",
+            help: "planning time after which the best plan counts: 10s, 500ms, 2m; auto is a fraction of a second, and more only where that finds no plan",
+        },
+        OptionSpec {
+            name: "search-again",
+            default: "",
+            help: "what the second search of time-limit=auto may be for: plan, where one may still be found; smallest, also the smallest feasible budget where none can; none. Without it smallest, if on-infeasible says so, else plan",
+        },
+        OptionSpec {
+            name: "again-at-most",
+            default: "10s",
+            help: "how long that second search lasts at most",
         },
         OptionSpec {
             name: "timekeeping",
@@ -98,6 +108,11 @@ pub static PASS: PassSpec = PassSpec {
             name: "fuse",
             default: "false",
             help: "whether --rk-fuse runs before the nodes get their costs",
+        },
+        OptionSpec {
+            name: "anonymize",
+            default: "true",
+            help: "whether --rk-anonymize runs before the nodes get their costs, so that equal blocks share a symbol",
         },
         OptionSpec {
             name: "times",
@@ -148,12 +163,13 @@ struct Options {
     budget: Budget,
     total: bool,
     solver: Solver,
-    time_limit: Duration,
+    patience: Patience,
     timekeeping: Timekeeping,
     seed: u64,
     threads: usize,
     milp: MilpSolver,
     fuse: bool,
+    anonymize: bool,
     addresses: bool,
     reserve: u64,
     /// A budget that cannot be met is replaced by the smallest one found.
@@ -164,25 +180,49 @@ struct Options {
 
 fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let options = options(cx).inspect_err(|_| exit::set(exit::BAD_OPTION))?;
+    // Of the step as it is given: the passes leave out calls that nothing needs, and fold others into several nodes.
+    let calls: Vec<usize> = cx.steps().into_iter().map(|step| calls(step, cx.module())).collect();
     if cx.steps().iter().any(|step| step.stage() < Stage::Costed) {
-        // Fused nodes are what is planned, so they are made before classes and costs.
-        let times = match cx.option("times") {
-            path if path.is_empty() => String::new(),
-            path => format!("{{times={path}}}"),
-        };
-        let fuse = if options.fuse { format!("rk-fuse{times},") } else { String::new() };
-        cx.run_passes(&format!("rk-dataflow,rk-simplify,{fuse}rk-anonymize,rk-annotate-cost{times}"))?;
+        let passes = until_costed(options.fuse, options.anonymize, &cx.option("times"));
+        cx.run_passes(&passes.join(","))?;
     }
-    for step in cx.steps() {
+    for (step, calls) in cx.steps().into_iter().zip(calls) {
         cx.at(step.op());
         if !matches!(step.stage(), Stage::Costed | Stage::Scheduled) {
             exit::set(exit::WRONG_STAGE);
             let message = format!("cannot plan a step at stage {}", step.stage());
             return Err(Diagnostic::error(step.op().location(), message).into());
         }
-        rematerialize(step, cx.module(), &options)?;
+        rematerialize(step, cx.module(), calls, &options)?;
     }
     Ok(())
+}
+
+/// The passes that lead to stage `costed`, each as a pipeline spells it. Fused nodes are what is planned, so they are made before
+/// classes and costs.
+pub fn until_costed(fuse: bool, anonymize: bool, times: &str) -> Vec<String> {
+    let times = if times.is_empty() { String::new() } else { format!("{{times={times}}}") };
+    let passes = [
+        Some("rk-dataflow".to_owned()),
+        Some("rk-simplify".to_owned()),
+        fuse.then(|| format!("rk-fuse{times}")),
+        anonymize.then(|| "rk-anonymize".to_owned()),
+        Some(format!("rk-annotate-cost{times}")),
+    ];
+    passes.into_iter().flatten().collect()
+}
+
+/// How many calls of operators a step has, at any stage: its own, and those in the nodes that it runs.
+fn calls<'c>(step: StepOp<'c>, module: Op<'c>) -> usize {
+    let nodes = ops::nodes_by_symbol(module);
+    let within = |run: RunOp<'c>| nodes.get(run.symbol()).map_or(0, |(_, node)| node.calls().len());
+    let ops = step.body().ops().into_iter();
+    ops.map(|op| match RunOp::of(op) {
+        Some(run) if run.is_again() => 0,
+        Some(run) => within(run),
+        None => usize::from(AtenOp::of(op).is_some()),
+    })
+    .sum()
 }
 
 fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
@@ -193,17 +233,25 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
     let smallest = cx.choice("on-infeasible", ["error", "smallest"])? == 1;
     let link = Link::of_options(cx, smallest)?;
     let limit = cx.option("time-limit");
-    let time_limit = parse_span(&limit).map_err(|error| cx.refused(format!("time-limit {error}")))?;
+    let limit = limit.parse().map_err(|error| cx.refused(format!("time-limit {error}")))?;
+    let at_most = cx.option("again-at-most");
+    let at_most = parse_span(&at_most).map_err(|error| cx.refused(format!("again-at-most {error}")))?;
+    let goal = match cx.option("search-again").as_str() {
+        "" if smallest => Goal::Smallest,
+        "" => Goal::Plan,
+        _ => cx.parsed_option("search-again")?,
+    };
     Ok(Options {
         budget: cx.parsed_option("budget")?,
         total,
         solver: cx.parsed_option("solver")?,
-        time_limit,
+        patience: Patience { limit, goal, at_most },
         timekeeping: cx.parsed_option("timekeeping")?,
         seed: cx.parsed_option("seed")?,
         threads: cx.parsed_option("threads")?,
         milp: cx.parsed_option("milp")?,
         fuse: cx.parsed_option("fuse")?,
+        anonymize: cx.parsed_option("anonymize")?,
         addresses: cx.parsed_option("addresses")?,
         reserve: cx.parsed_option("reserve")?,
         smallest,
@@ -211,36 +259,48 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
     })
 }
 
-fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Result<(), Failure<'c>> {
+fn rematerialize<'c>(
+    step: StepOp<'c>,
+    module: Op<'c>,
+    calls: usize,
+    options: &Options,
+) -> Result<(), Failure<'c>> {
     let problem = Problem::of(step, module)?;
     let base = base_trace(&problem.graph);
     let standing = resident::bytes(step, module);
     let scope = if options.total { standing } else { Bytes(0) };
     let scope = Bytes(scope.0.saturating_add(options.reserve));
     let asked = options.budget.resolve(Bytes(base.peak.0.saturating_add(scope.0)));
-    let mut budget = Bytes(asked.0.saturating_sub(scope.0));
-    let request = Request {
+    let budget = Bytes(asked.0.saturating_sub(scope.0));
+    let request = |time_limit| Request {
         solver: options.solver,
-        time_limit: options.time_limit,
+        time_limit,
         timekeeping: options.timekeeping,
         seed: options.seed,
         threads: options.threads,
         milp: options.milp,
-        addresses: options.addresses.then(|| Addresses::within(Bytes(alignment(step)), options.time_limit)),
+        addresses: options.addresses.then(|| Addresses::within(Bytes(alignment(step)), time_limit)),
         ..Request::new(&problem.graph, budget)
     };
-    let offloading =
-        options.link.as_ref().map(|link| Offloading::plan(step, &problem, &request, link)).transpose()?;
-    let mut outcome = match &offloading {
-        Some(offloading) => offloading.outcome(),
-        None => rk_solve::solve(&request),
+    let search = |request: &Request<'_>| -> Result<_, Failure<'c>> {
+        let plan = |link| Offloading::plan(step, &problem, request, link);
+        let offloading = options.link.as_ref().map(plan).transpose()?;
+        let outcome = offloading.as_ref().map_or_else(|| rk_solve::solve(request), Offloading::outcome);
+        Ok((offloading, outcome))
     };
+    let mut asked_for = request(options.patience.first(calls));
+    let (mut offloading, mut outcome) = search(&asked_for)?;
+    if let Some(longer) = options.patience.again(budget, &outcome) {
+        asked_for = request(longer);
+        (offloading, outcome) = search(&asked_for)?;
+    }
+    let mut met = budget;
     if outcome.plan.is_none() {
         let (code, told) = no_plan(step, &problem, &outcome, asked, scope);
-        match options.smallest.then(|| at_smallest(&request, &outcome)).flatten() {
+        match options.smallest.then(|| at_smallest(&asked_for, &outcome)).flatten() {
             Some(instead) => {
                 told.into_warning().report();
-                (budget, outcome) = instead;
+                (met, outcome) = instead;
             }
             None => {
                 exit::set(code);
@@ -262,7 +322,7 @@ fn rematerialize<'c>(step: StepOp<'c>, module: Op<'c>, options: &Options) -> Res
     let number = |value: u64| Attr::i64(ctx, i64::try_from(value).unwrap_or(i64::MAX));
     let bound = outcome.lower_bound;
     let attributes = [
-        ("rk.budget", number(budget.0)),
+        ("rk.budget", number(met.0)),
         ("rk.peak", number(plan.trace.peak.0)),
         ("rk.base_peak", number(base.peak.0)),
         ("rk.resident", number(standing.0)),
@@ -318,79 +378,6 @@ fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
     let message = format!("the schedule of '{}' breaks a law: {what}", step.symbol());
     Diagnostic::error(step.op().location(), message)
         .note(step.op().location(), "this is a bug in rk, not in the model")
-}
-
-/// The smallest budget that the search has found to be feasible, planned from the sequence that showed it. The same
-/// search again might not find that sequence.
-fn at_smallest(request: &Request<'_>, outcome: &Outcome) -> Option<(Bytes, Outcome)> {
-    let budget = outcome.smallest_found?;
-    let starts = outcome.smallest.iter().map(|runs| (Solver::Greedy, runs.clone())).collect();
-    let mut found = rk_solve::solve(&Request { budget, starts, ..request.clone() });
-    if found.plan.is_none() {
-        // A start is a sequence. The layout that showed the budget may not be found again, either.
-        (found.status, found.plan) = (Status::Feasible, outcome.smallest_placed.clone());
-    }
-    found.plan.is_some().then_some((budget, found))
-}
-
-/// Why there is no plan: the budget that would do, the one that cannot, and the node that holds the peak.
-fn no_plan<'c>(
-    step: StepOp<'c>,
-    problem: &Problem<'c>,
-    outcome: &Outcome,
-    asked: Bytes,
-    scope: Bytes,
-) -> (i32, Diagnostic<'c>) {
-    let with_scope = |bytes: Bytes| readable(Bytes(bytes.0.saturating_add(scope.0)));
-    let smallest = match outcome.smallest_found {
-        Some(found) => format!(
-            "the smallest feasible budget found is {} ({} bytes)",
-            with_scope(found),
-            found.0.saturating_add(scope.0)
-        ),
-        None => "no feasible budget was found".to_owned(),
-    };
-    // A proof for this budget alone is in the verdict; it is no bound that says more.
-    let says_more = outcome.proven_infeasible_below.0.saturating_add(scope.0) > asked.0.saturating_add(1)
-        || outcome.status != Status::Infeasible;
-    let below = match with_scope(outcome.proven_infeasible_below) {
-        below if says_more => format!(", and nothing below {below} can work"),
-        _ => String::new(),
-    };
-    let holder = problem.nodes[outcome.peak_holder.index()];
-    let (step, budget) = (step.symbol(), readable(asked));
-    let (verdict, code) = match outcome.status {
-        Status::Infeasible => (format!("no schedule of '{step}' fits {budget}"), exit::INFEASIBLE),
-        _ => (format!("no schedule of '{step}' that fits {budget} was found in the time"), exit::NONE_FOUND),
-    };
-    let about = problem.graph.node(outcome.peak_holder);
-    let mut held: Vec<ValueId> = about.reads.iter().chain(&about.writes).copied().collect();
-    held.sort_by_key(|&value| (std::cmp::Reverse(problem.graph.value(value).bytes), value));
-    let held: Vec<String> = held
-        .into_iter()
-        .map(|value| problem.graph.value(value))
-        .filter(|value| value.bytes.0 > 0)
-        .take(4)
-        .map(|value| format!("'{}' ({})", value.name, readable(value.bytes)))
-        .collect();
-    let workspace = match about.workspace {
-        Bytes(0) => String::new(),
-        bytes => format!(" and {} of workspace", readable(bytes)),
-    };
-    let note = format!(
-        "'{}' holds the peak: while it runs, {}{workspace} must be in memory",
-        holder.symbol(),
-        if held.is_empty() { "nothing else".to_owned() } else { held.join(", ") }
-    );
-    let message = format!("{verdict}; {smallest}{below}");
-    exit::set_unmet(exit::Unmet {
-        budget: asked,
-        smallest: outcome.smallest_found.map(|found| Bytes(found.0.saturating_add(scope.0))),
-        impossible_below: Bytes(outcome.proven_infeasible_below.0.saturating_add(scope.0)),
-        holder: holder.symbol().to_owned(),
-        message: format!("{message}; {note}"),
-    });
-    (code, Diagnostic::error(holder.op().location(), message).note(holder.op().location(), note))
 }
 
 fn report(

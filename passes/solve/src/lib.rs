@@ -17,6 +17,7 @@
 //! | `milp` | mixed integer programs, and the exact models made of them |
 //! | `layout` | plans whose buffers have addresses |
 //! | `transfers` | plans in which values wait in host memory, beside recomputation |
+//! | `patience` | how long a step is planned for, and when again with more time |
 //! | `state` | the graph as arrays, and sequences that know their time and memory |
 //!
 //! **Invariants:** no MLIR, no torch. No plan leaves this crate that the judge has not accepted within the budget.
@@ -35,6 +36,7 @@ mod instances_tests;
 mod interleaved;
 mod layout;
 pub mod milp;
+mod patience;
 mod portfolio;
 pub mod state;
 pub mod synthetic;
@@ -46,6 +48,7 @@ pub use instances::{Choice, Event, Instance, Run, Unmet, Variant, choose};
 pub use layout::assign_addresses::{Spare, with_addresses};
 pub use layout::fit_budget::{packing_time, packs_easily};
 pub use milp::{MilpSolver, UnknownMilpSolver};
+pub use patience::{Goal, Patience, TimeLimit, UnknownGoal};
 pub use portfolio::memo::{REVISION, Record, question};
 pub use portfolio::pareto::pareto;
 pub use portfolio::request::{

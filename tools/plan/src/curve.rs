@@ -21,11 +21,12 @@ pub fn print(graph: &Graph, arguments: &Arguments, out: &mut impl Write) -> Resu
     let base = base_trace(graph);
     let budget = |step: u64| Bytes((u128::from(base.peak.0) * u128::from(step)).div_ceil(20) as u64);
     let budgets: Vec<Bytes> = STEPS.map(budget).collect();
-    let request = request(graph, base.peak, &base, arguments);
+    let limit = arguments.patience().first(graph.len());
+    let request = request(graph, base.peak, &base, limit, arguments);
     let outcomes = pareto(&request, &budgets);
     let any = outcomes.iter().any(|outcome| outcome.plan.is_some());
     let points = budgets.iter().zip(outcomes);
-    let addresses = addresses(&base, arguments);
+    let addresses = addresses(&base, limit, arguments);
     let reports = points.map(|(&budget, outcome)| {
         let outcome = placed(&request, outcome, addresses, Duration::ZERO);
         (budget, Report::new(graph, budget, &base, outcome, start.elapsed()))

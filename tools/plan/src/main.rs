@@ -30,10 +30,10 @@ use rk_plan::arena::ALIGNMENT;
 use rk_plan::transfer::{Latency, Rate};
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
 use rk_solve::{
-    Addresses, MilpSolver, Outcome, Request, Solver, Spare, Status, Timekeeping, packing_time, packs_easily,
-    with_addresses,
+    Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, TimeLimit, Timekeeping,
+    packing_time, packs_easily, with_addresses,
 };
-use rk_vocabulary::{parse_span, write_whole};
+use rk_vocabulary::write_whole;
 
 use crate::link::{parse_latency, parse_rate};
 use crate::report::Report;
@@ -68,9 +68,9 @@ struct Arguments {
     /// Who solves it; --list-solvers explains the names
     #[arg(long, default_value = "auto")]
     solver: Solver,
-    /// Time for the search: 10s, 500ms, 2m
-    #[arg(long, default_value = "10s", value_parser = parse_span)]
-    time_limit: Duration,
+    /// Time for the search: 10s, 500ms, 2m; auto is a fraction of a second, and more only where that finds no plan
+    #[arg(long, default_value = "10s")]
+    time_limit: TimeLimit,
     /// What the time limit counts: wall, or work, with which the plan does not depend on the machine and its load
     #[arg(long, default_value = "wall")]
     timekeeping: Timekeeping,
@@ -210,12 +210,34 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(exit_code(report.outcome.status))
 }
 
-/// Solves one problem and packs the plan.
+impl Arguments {
+    fn patience(&self) -> Patience {
+        Patience::new(self.time_limit)
+    }
+}
+
+/// Solves one problem and packs the plan; with `--time-limit auto`, once more where there is none yet.
 fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Result<Report<'a>> {
     let start = Instant::now();
     let base = base_trace(graph);
     let budget = budget.resolve(base.peak);
-    let mut request = request(graph, budget, &base, arguments);
+    let patience = arguments.patience();
+    let mut outcome = plan_within(patience.first(graph.len()), graph, budget, &base, arguments)?;
+    if let Some(longer) = patience.again(budget, &outcome) {
+        outcome = plan_within(longer, graph, budget, &base, arguments)?;
+    }
+    Ok(Report::new(graph, budget, &base, outcome, start.elapsed()))
+}
+
+fn plan_within(
+    limit: Duration,
+    graph: &Graph,
+    budget: Bytes,
+    base: &Trace,
+    arguments: &Arguments,
+) -> Result<Outcome> {
+    let start = Instant::now();
+    let mut request = request(graph, budget, base, limit, arguments);
     let outcome = match &arguments.cache {
         None => rk_solve::solve(&request),
         Some(folder) => {
@@ -223,14 +245,13 @@ fn plan<'a>(graph: &'a Graph, budget: Budget, arguments: &Arguments) -> Result<R
             cached(&cache, &mut request)?
         }
     };
-    let addresses = addresses(&base, arguments);
+    let addresses = addresses(base, limit, arguments);
     let spent = match arguments.timekeeping {
         Timekeeping::Wall => start.elapsed(),
         Timekeeping::Work => request.time_limit,
     };
-    let left = arguments.time_limit.mul_f64(1.0 - PACKING).saturating_sub(spent);
-    let outcome = placed(&request, outcome, addresses, left);
-    Ok(Report::new(graph, budget, &base, outcome, start.elapsed()))
+    let left = limit.mul_f64(1.0 - PACKING).saturating_sub(spent);
+    Ok(placed(&request, outcome, addresses, left))
 }
 
 /// The answer with addresses, if the plan has none yet.
@@ -266,14 +287,20 @@ const LEAST_SEARCHING: f64 = 0.25;
 const ABSTRACT: Bytes = Bytes(1 << 20);
 
 /// How plans are packed.
-fn addresses(base: &Trace, arguments: &Arguments) -> Addresses {
+fn addresses(base: &Trace, limit: Duration, arguments: &Arguments) -> Addresses {
     let usual = if base.peak < ABSTRACT { Bytes(1) } else { ALIGNMENT };
-    Addresses::within(arguments.alignment.map_or(usual, Bytes), arguments.time_limit)
+    Addresses::within(arguments.alignment.map_or(usual, Bytes), limit)
 }
 
-fn request<'a>(graph: &'a Graph, budget: Bytes, base: &Trace, arguments: &Arguments) -> Request<'a> {
-    let time = arguments.time_limit.mul_f64(1.0 - PACKING);
-    let addresses = addresses(base, arguments);
+fn request<'a>(
+    graph: &'a Graph,
+    budget: Bytes,
+    base: &Trace,
+    limit: Duration,
+    arguments: &Arguments,
+) -> Request<'a> {
+    let time = limit.mul_f64(1.0 - PACKING);
+    let addresses = addresses(base, limit, arguments);
     let request = Request {
         solver: arguments.solver,
         time_limit: time,

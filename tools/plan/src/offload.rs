@@ -9,7 +9,9 @@ use rk_plan::arena::pack_with;
 use rk_plan::transfer::Rate;
 use rk_plan::{Budget, Bytes, Direction, Graph, Host, Time, Trace, Transfer, base_trace, readable};
 use rk_report::Timeline;
-use rk_solve::{BoundKind, Outcome, Plan, Status, TransferOutcome, TransferPlan, solve_with_transfers};
+use rk_solve::{
+    Addresses, BoundKind, Outcome, Plan, Status, TransferOutcome, TransferPlan, solve_with_transfers,
+};
 use serde_json::{Value, json};
 
 use crate::link::host;
@@ -41,9 +43,18 @@ pub fn print(
         );
     }
     let budget = budget.resolve(base.peak);
-    let answer = solve_with_transfers(&request(graph, budget, &base, arguments), &host);
-    let answer = Answer { graph, host, answer };
-    let report = Report::new(graph, budget, &base, answer.outcome(&base, arguments), start.elapsed());
+    let search = |limit| {
+        let answer = solve_with_transfers(&request(graph, budget, &base, limit, arguments), &host);
+        let answer = Answer { graph, host: host.clone(), answer };
+        let outcome = answer.outcome(addresses(&base, limit, arguments), arguments);
+        (answer, outcome)
+    };
+    let patience = arguments.patience();
+    let (mut answer, mut outcome) = search(patience.first(graph.len()));
+    if let Some(longer) = patience.again(budget, &outcome) {
+        (answer, outcome) = search(longer);
+    }
+    let report = Report::new(graph, budget, &base, outcome, start.elapsed());
     if let Some(file) = &arguments.schedule {
         match report.schedule() {
             Some(ids) => {
@@ -90,9 +101,8 @@ impl Answer<'_> {
     }
 
     /// The answer in the form of one without transfers, whose time is the makespan.
-    fn outcome(&self, base: &Trace, arguments: &Arguments) -> Outcome {
+    fn outcome(&self, packing: Addresses, arguments: &Arguments) -> Outcome {
         let answer = &self.answer;
-        let packing = addresses(base, arguments);
         let mut outcome = answer.recomputation_alone.clone();
         outcome.plan = self.plan().map(|plan| {
             let device = &plan.journey.device;

@@ -31,8 +31,9 @@ pub fn print(path: &Path, arguments: &Arguments, out: &mut impl Write) -> Result
     let text = text.with_context(|| format!("cannot read {shown}"))?;
     let instance = Instance::read(&text).with_context(|| shown.to_string())?;
     let capacity = arguments.capacity.as_deref().map(bytes).transpose()?;
+    let limit = arguments.patience().first(instance.needs.len());
     // A third of a second is what the usual effort takes.
-    let effort = (arguments.time_limit.as_secs_f64() * 3.0 * EFFORT as f64) as u64;
+    let effort = (limit.as_secs_f64() * 3.0 * EFFORT as f64) as u64;
     let packed = pack_needs(&instance.needs, capacity.unwrap_or(Bytes(0)), effort);
     let fits = capacity.is_none_or(|capacity| packed.height <= capacity);
     let (height, bound) = (packed.height.0, packed.lower_bound.0);

@@ -64,6 +64,7 @@ PARTS = {
         "torch._C._set_nnpack_enabled",
         "torch._debug_has_internal_overlap",
         "torch._library.custom_ops.CustomOpDef",
+        "torch._logging._internal.trace_log",
         "torch._logging._internal.trace_structured_artifact",
         "torch._ops.HigherOrderOperator",
         "torch._ops.OpOverload",

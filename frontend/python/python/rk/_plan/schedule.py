@@ -1,6 +1,7 @@
 """From a step and a budget to a schedule: the plan on disk if there is one, else costs, passes and planner.
 
-The answer is that of ``rk-opt --rematerialize`` on the same text; nothing is decided here.
+The answer is that of ``rk-opt --rematerialize`` on the same text. Nothing is decided here, not even how long
+is planned.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 from torch._logging._internal import trace_structured_artifact
@@ -22,24 +22,16 @@ from rk import _rk
 from rk._graph import joint
 from rk._graph.graph_text import TANGENTS, Cost, Text
 from rk._graph.step import Step
-from rk._plan import cache, checkpoints, costs, ranks, settings
+from rk._plan import cache, checkpoints, costs, dumps, ranks, settings
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk.errors import BudgetError
 
 log = logging.getLogger(__name__)
-LEAST_SECONDS, SECONDS_PER_CALL = 0.2, 0.00013
-"""Planning time unless the user gives one: measured on transformers of 12 to 48 layers, more gains below
-0.2 %.
-"""
 _SMALLEST: dict[str, dict] = {}
 """Plans for the smallest budgets that errors of this process named, where the cache cannot be written."""
 _BUILD = f"{os.stat(_rk.__file__).st_size} {os.stat(_rk.__file__).st_mtime_ns}"
 """Which extension planned: another build may plan better."""
-SMALLEST_SECONDS = 3.0
-"""Planning time when the smallest feasible budget is wanted."""
-MOST_SECONDS = 10.0
-"""Planning time when nothing that fits was found in the first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +89,6 @@ class Problem:
         self._importer = f"rk {_rk.version()} torch {torch.__version__}"
 
     @property
-    def calls(self) -> int:
-        """How many lines the step has."""
-        return len(self.step.lines)
-
-    @property
     def fingerprint(self) -> str:
         """A hash of all that the plan depends on, besides the costs."""
         return self.step.fingerprint
@@ -146,6 +133,7 @@ class Problem:
             schedule.solver,
             time.perf_counter() - start,
         )
+        log.debug("rk: second runs: %s", dumps.second_runs(self.step, schedule.runs))
         facts = ("budget", "peak", "base_peak", "time", "base_time", "lower_bound", "status", "solver")
         trace_structured_artifact(
             "rk_plan", "json", lambda: json.dumps({name: getattr(schedule, name) for name in facts})
@@ -175,9 +163,9 @@ class Problem:
     def _answer(self, budget: str, inside: int, solver: str, patient: bool = True) -> dict:
         """The planner's answer, the same on all ranks."""
         asked = f"{self._asked(budget, inside, solver)} {patient}"
-        dumps = self.options.dump_dir is not None
+        finds = self.options.dump_dir is not None
         return ranks.agreed(
-            self._shared(asked), lambda: self._found(budget, inside, solver, patient), finds=dumps
+            self._shared(asked), lambda: self._found(budget, inside, solver, patient), finds=finds
         )
 
     def _found(self, budget: str, inside: int, solver: str, patient: bool) -> dict:
@@ -187,14 +175,13 @@ class Problem:
         if known is None and (known := self._found_before(budget, inside)) is not None:
             cache.write(folder, name, known)
         if known is not None:
+            log.debug("rk: %s was on disk, in %s", name, folder)
             return known
         text = self.text(inside)
-        trace_structured_artifact("rk_step", "string", lambda: text)
-        if options.dump_dir is not None:
-            _dump(options.dump_dir, name, {"raw": text})
+        dumps.keep(options.dump_dir, name, {"raw": text})
         answer = self._solved(text, budget, inside, solver, patient=patient)
-        if options.dump_dir is not None:
-            _dump(options.dump_dir, name, answer.pop("stages", {}))
+        stages = answer.pop("stages", {})
+        dumps.keep(options.dump_dir, name, {stage: one for stage, one in stages.items() if stage != "raw"})
         cache.write(folder, name, answer)
         return answer
 
@@ -209,10 +196,25 @@ class Problem:
         patient: bool = True,
     ) -> dict:
         """The planner's answer; where nothing fits, BudgetError, or the plan for the smallest budget."""
-        reserve = self._reserve(inside)
+        options, reserve = self.options, self._reserve(inside)
         lowers = self._lowers and solver != "keep-all"
-        about = {"reserve": reserve, "lower": lowers, "patient": patient}
-        answer = _planned(text, self.options, budget, solver, self.calls, stages, **about)
+        answer = json.loads(
+            _rk.rematerialize(
+                text,
+                budget=budget,
+                # What scope `device` adds is the reserve.
+                scope="total" if options.scope == "total" else "activations",
+                solver=solver,
+                time_limit=options.planning_time,
+                timekeeping=options.timekeeping,
+                on_infeasible=options.on_infeasible,
+                patient=patient,
+                addresses=lowers,
+                reserve=reserve,
+                lower=lowers,
+                stages=stages or options.dump_dir is not None or dumps.are_traced(),
+            )
+        )
         # Of an arena, all is taken as long as there is a step.
         answer["peak"] = (answer["arena"] if lowers else answer["peak"]) + reserve
         answer["base_peak"] += reserve
@@ -225,8 +227,8 @@ class Problem:
         name = self._named(asked)
         found = {key: value for key, value in answer.items() if key != "stages"}
         _SMALLEST[name] = ranks.offer(self._shared(asked), found)
-        cache.write(self.options.cache_folder(), name, _SMALLEST[name])
-        if self.options.on_infeasible == "error" or not patient:
+        cache.write(options.cache_folder(), name, _SMALLEST[name])
+        if options.on_infeasible == "error" or not patient:
             raise _unmet(unmet)
         warnings.warn(
             f"rk: {unmet['message']}. Going on with {unmet['smallest']} bytes (on_infeasible='best')",
@@ -261,10 +263,7 @@ class Problem:
     def dump(self) -> Callable[[str, str], None] | None:
         """Takes the source of a pass, if the options say where it goes."""
         folder = self.options.dump_dir
-        if folder is None:
-            return None
-        folder.mkdir(parents=True, exist_ok=True)
-        return lambda name, source: (folder / f"code-{self.fingerprint[:8]}-{name}.py").write_text(source)
+        return None if folder is None else dumps.sources(folder, f"code-{self.fingerprint[:8]}")
 
     def _asked_smallest(self, budget: str, inside: int) -> str:
         lowered = " lowered" if self._lowers else ""
@@ -339,64 +338,9 @@ def _schedule(answer: dict) -> Schedule:
     return Schedule(**{name: answer[name] for name in names if name in answer})
 
 
-def _planned(
-    text: str,
-    options: Options,
-    budget: str,
-    solver: str,
-    calls: int,
-    stages: bool = False,
-    *,
-    reserve: int = 0,
-    lower: bool = False,
-    patient: bool = True,
-) -> dict:
-    def ask(budget: str, seconds: float) -> dict:
-        stages_too = stages or options.dump_dir is not None
-        limit = f"{max(int(seconds * 1000), 1)}ms"
-        answer = _rk.rematerialize(
-            text,
-            budget=budget,
-            # What scope `device` adds, Python knows: it is the reserve.
-            scope="total" if options.scope == "total" else "activations",
-            solver=solver,
-            time_limit=limit,
-            timekeeping=options.timekeeping,
-            addresses=lower,
-            reserve=reserve,
-            lower=lower,
-            stages=stages_too,
-        )
-        return json.loads(answer)
-
-    limit = options.time_limit or LEAST_SECONDS + SECONDS_PER_CALL * calls
-    last = options.time_limit is not None or not patient
-    try:
-        answer = ask(budget, limit)
-    except BudgetError as error:
-        if last or error.budget_bytes < error.lower_bound_bytes:
-            raise
-        return ask(budget, MOST_SECONDS)
-    unmet = answer.get("unmet")
-    if last or unmet is None:
-        return answer
-    if unmet["budget"] < unmet["impossible_below"]:
-        # Nothing is left to find, but for who wants the smallest that there is.
-        return ask(budget, SMALLEST_SECONDS) if options.on_infeasible == "best" else answer
-    return ask(budget, MOST_SECONDS)
-
-
 def _unmet(about: dict) -> BudgetError:
     """The error that says what a planner says of a budget that cannot be met."""
     error = BudgetError(about["message"])
     error.budget_bytes, error.smallest_bytes = about["budget"], about["smallest"]
     error.lower_bound_bytes, error.holder = about["impossible_below"], about["holder"]
     return error
-
-
-def _dump(folder: Path, name: str, stages: dict[str, str]) -> None:
-    """Writes the text of every stage, numbered in their order."""
-    order = ["raw", "dataflow", "simplified", "blocks", "costed", "scheduled", "lowered"]
-    folder.mkdir(parents=True, exist_ok=True)
-    for stage, text in stages.items():
-        (folder / f"{name[:13]}-{order.index(stage) if stage in order else 9}-{stage}.mlir").write_text(text)
