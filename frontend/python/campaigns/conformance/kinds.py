@@ -131,6 +131,28 @@ def attention_flash(compile):
     return through(compile, attend, around=lambda: sdpa_kernel(SDPBackend.FLASH_ATTENTION))
 
 
+def attention_on_cuda(compile: Compile, backend: str) -> list[Tensor]:
+    """Trains with one of the kernels of attention that only a GPU has, in half precision, as they want it."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attend(x):
+        result = F.scaled_dot_product_attention(*[heads(x).half()] * 3, is_causal=True)
+        return result.float().transpose(1, 2).reshape(16, 64)
+
+    around = lambda: sdpa_kernel(getattr(SDPBackend, backend))  # noqa: E731
+    return trained(compile, Through(attend).cuda(), normal(16, 64).cuda(), around=around)
+
+
+@kind("`scaled_dot_product_attention`, memory-efficient", cuda=True)
+def attention_efficient(compile):
+    return attention_on_cuda(compile, "EFFICIENT_ATTENTION")
+
+
+@kind("`scaled_dot_product_attention`, cuDNN", cuda=True)
+def attention_cudnn(compile):
+    return attention_on_cuda(compile, "CUDNN_ATTENTION")
+
+
 @kind("`flex_attention`", cuda=True)
 def flex(compile):
     from torch.nn.attention.flex_attention import flex_attention
