@@ -33,6 +33,7 @@ from torch._inductor.scheduler import (
 from rk._graph import joint, spelling
 from rk._graph.copies import copied
 from rk._inductor import lowering
+from rk._inductor.buffers import Buffers
 from rk._inductor.units import Circle, Lowered, Unit, in_order
 from rk.errors import CompileError
 
@@ -48,13 +49,7 @@ class _Reader:
     def __init__(self, gm: fx.GraphModule, graph: Any) -> None:
         self.gm, self.graph, self.scheduler = gm, graph, graph.scheduler
         self.kernels: list[BaseSchedulerNode] = list(self.scheduler.nodes)
-        self.places = {node: place for place, node in enumerate(gm.graph.nodes)}
-        self.arguments = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
-        self.views = self._views()
-        """Per buffer that lies in the memory of another one, that one."""
-        self.value_of = self._named_buffers()
-        """Per buffer that is a value of the graph, the node that it is the value of."""
-        self._name_returned()
+        self.buffers = Buffers(gm, graph, self.kernels)
 
     def read(self) -> Lowered:
         while True:
@@ -91,7 +86,7 @@ class _Reader:
             self._fill(unit)
         self._check_effects(units)
         outputs = lowering.outputs_of(self.gm)
-        bases = [self._base(one) for one in self.graph.graph_outputs]
+        bases = [self.buffers.base(one) for one in self.graph.graph_outputs]
         strides = [
             lowering.strides_of(one, value)
             for one, value in zip(self.graph.graph_outputs, map(joint.tensor_of, outputs), strict=True)
@@ -108,7 +103,7 @@ class _Reader:
                     continue
                 raise CompileError(f"no kernel of Inductor's is known to be {node.target}")
         written = {
-            self._memory(name)
+            self.buffers.memory(name)
             for kernel in self.kernels
             if any(map(self._effects, kernel.get_nodes()))
             for buffer in kernel.get_outputs()
@@ -118,76 +113,8 @@ class _Reader:
             if not any(buffer.get_mutations() for buffer in kernel.get_outputs()):
                 for read in kernel.read_writes.reads:
                     # A buffer has another name after it was written.
-                    if read.name in written and read.name in self.value_of:
-                        raise CompileError(f"{self.value_of[read.name]} is read, and then overwritten")
-
-    # Which buffer is which value.
-
-    def _views(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for kernel in self.kernels:
-            for buffer in kernel.get_outputs():
-                of = list(dict.fromkeys(found.get(name, name) for name in buffer.get_aliases()))
-                if len(of) > 1:
-                    raise CompileError(f"{buffer.get_name()} lies in {' and '.join(of)} at once")
-                found.update((buffer.get_name(), name) for name in of)
-        return found
-
-    def _named_buffers(self) -> dict[str, fx.Node]:
-        last: dict[fx.Node, str] = {}
-        made = [one for kernel in self.kernels for one in kernel.get_outputs()]
-        made = [buffer for buffer in made if buffer.get_name() not in self.views]
-        for buffer in made:
-            node = buffer.node.get_origin_node()
-            if self._is_all_of(buffer.node, node):
-                last[node] = buffer.get_name()
-        for buffer in made:
-            has_bytes = not isinstance(buffer.node.get_output_spec(), lowering.HAS_NO_BYTES)
-            if has_bytes and buffer.node.get_origin_node() is None:
-                for node in self._candidates(buffer.node):
-                    if node not in last and self._is_all_of(buffer.node, node):
-                        last[node] = buffer.get_name()
-                        break
-        return {name: node for node, name in last.items()}
-
-    def _name_returned(self) -> None:
-        """Buffers of a call with several results (``var_mean``) may be said to be of the call alone. Which
-        result one is follows from the place at which it is returned.
-        """
-        made = {buffer.get_name(): buffer.node for kernel in self.kernels for buffer in kernel.get_outputs()}
-        values = map(joint.tensor_of, lowering.outputs_of(self.gm))
-        for output, value in zip(self.graph.graph_outputs, values, strict=True):
-            name = _name_of(output)
-            if name not in made or value is None or self._value(name) is not None:
-                continue
-            node = next((one for one in self.places if _shares(joint.tensor_of(one), value)), None)
-            if node not in self.value_of.values() and self._is_all_of(made[name], node):
-                self.value_of[name] = node
-
-    def _candidates(self, buffer: Any) -> list[fx.Node]:
-        """What a buffer may be that Inductor says no node of: the result of the call for which it was made,
-        as a concatenation is; or an operand, which the call asks for in memory and in strides of its choice.
-        """
-        known = (one for one in buffer.get_origins() if one in self.places)
-        origins = sorted(known, key=self.places.__getitem__)
-        called = origins[-1:]
-        operands = [one for one in origins[:-1] for call in called if one in call.all_input_nodes]
-        return [*called, *reversed(operands)]
-
-    def _is_all_of(self, buffer: Any, node: fx.Node | None) -> bool:
-        value = joint.tensor_of(node)
-        if value is None or node not in self.places or node.op != "call_function":
-            return False
-        if isinstance(buffer.get_output_spec(), lowering.HAS_NO_BYTES):
-            return False
-        return value.dtype == buffer.get_dtype() and value.numel() == _numel(buffer)
-
-    def _base(self, output: Any) -> fx.Node | None:
-        name = _name_of(output)
-        found = None if name is None else self._value(name)
-        if name is not None and found is None:
-            raise CompileError(f"Inductor returns {name}, which is no value of the graph")
-        return found
+                    if read.name in written and (node := self.buffers.value_of.get(read.name)) is not None:
+                        raise CompileError(f"{node} is read, and then overwritten")
 
     # Which kernels belong together.
 
@@ -207,10 +134,10 @@ class _Reader:
         }
         for place, kernel in enumerate(self.kernels):
             for buffer in kernel.get_outputs():
-                for name in map(self._memory, buffer.get_mutations()):
+                for name in map(self.buffers.memory, buffer.get_mutations()):
                     if name in makers:
                         group[find(place)] = find(makers[name])
-                if self._value(buffer.get_name()) is not None or self._is_inside(buffer, [kernel]):
+                if self.buffers.value(buffer.get_name()) is not None or self._is_inside(buffer, [kernel]):
                     continue
                 readers = self._readers(buffer)
                 whole = [one for one in readers if isinstance(self.kernels[one], NopKernelSchedulerNode)]
@@ -222,7 +149,7 @@ class _Reader:
         members: dict[int, list[int]] = {}
         for place, kernel in enumerate(self.kernels):
             outputs = kernel.get_outputs()
-            if not outputs or any(one.get_name() not in self.views for one in outputs):
+            if not outputs or any(one.get_name() not in self.buffers.views for one in outputs):
                 members.setdefault(find(place), []).append(place)
         return sorted(members.values(), key=max)
 
@@ -248,7 +175,7 @@ class _Reader:
                 if self._is_inside(buffer, [kernel]):
                     continue
                 name, size = buffer.get_name(), lowering.bytes_of(buffer.node)
-                node = self.value_of.get(name)
+                node = self.buffers.value_of.get(name)
                 last = self._last(buffer, members)
                 if node is not None and not self._is_inside(buffer, kernels):
                     unit.results.append(node)
@@ -293,15 +220,15 @@ class _Reader:
         found = []
         for buffer in kernel.get_outputs():
             if buffer.get_mutations():
-                nodes = [one for one in kernel.node.get_origins() if one in self.places]
+                nodes = [one for one in kernel.node.get_origins() if one in self.buffers.places]
                 found += [one for one in nodes if spelling.written(one)]
         return found
 
     def _in_place(self, kernel: BaseSchedulerNode, unit: Unit) -> None:
         for buffer in kernel.get_outputs():
-            node = self.value_of.get(buffer.get_name())
+            node = self.buffers.value_of.get(buffer.get_name())
             if node in unit.bytes:
-                takes = map(self._value, self._takes(kernel, buffer.get_name()))
+                takes = map(self.buffers.value, self._takes(kernel, buffer.get_name()))
                 unit.takes[node] = [taken for taken in takes if taken is not None]
 
     def _takes(self, kernel: BaseSchedulerNode, name: str) -> list[str]:
@@ -313,15 +240,6 @@ class _Reader:
             for read in one.read_writes.reads
             if _may_take(kernel, one, read)
         ]
-
-    def _memory(self, name: str) -> str:
-        """The buffer or argument in whose memory a buffer lies."""
-        name = self.scheduler.mutation_real_name.get(name, name)
-        return self.views.get(name, name)
-
-    def _value(self, name: str) -> fx.Node | None:
-        name = self._memory(name)
-        return self.value_of.get(name) or self.arguments.get(name)
 
     def _fill(self, unit: Unit) -> None:
         """Body and operands: what lies between the results and the values of others."""
@@ -338,8 +256,8 @@ class _Reader:
                     operands[source] = None
                 else:
                     ahead.append(source)
-        unit.body = sorted(inside, key=self.places.__getitem__)
-        unit.operands = sorted(operands, key=self.places.__getitem__)
+        unit.body = sorted(inside, key=self.buffers.places.__getitem__)
+        unit.operands = sorted(operands, key=self.buffers.places.__getitem__)
 
 
 class _Inner:
@@ -387,25 +305,7 @@ def _may_take(kernel: BaseSchedulerNode, node: SchedulerNode, read: Any) -> bool
     return len({dep for _, dep in readers}) == 1 and not others
 
 
-def _numel(buffer: Any) -> int:
-    elements = 1
-    for size in buffer.get_size():
-        elements *= int(size)
-    return elements
-
-
 def _moved(kernel: BaseSchedulerNode) -> int:
     if isinstance(kernel, (ExternKernelSchedulerNode, NopKernelSchedulerNode)):
         return 0
     return int(kernel.get_read_write_buffers_sizes())
-
-
-def _shares(one: torch.Tensor | None, other: torch.Tensor) -> bool:
-    return one is not None and joint.storage_of(one) == joint.storage_of(other)
-
-
-def _name_of(output: Any) -> str | None:
-    """The name of what a graph of Inductor's returns; None of a number or of nothing."""
-    is_buffer = isinstance(output, ir.IRNode) and hasattr(output, "get_name")
-    constant = isinstance(output, (ir.NoneAsConstantBuffer, ir.ShapeAsConstantBuffer))
-    return output.get_name() if is_buffer and not constant else None
