@@ -47,16 +47,16 @@ cd frontend/python && python -m benchmarks.inductor --json results.json --docume
 
 The networks are those of `benchmarks/small_models.py`: two layers or a few blocks of each kind, fp32 unless
 named otherwise, the loss inside of the graph or outside. *Budget* is a share of the peak of
-`torch.compile(model)` (row *default*), gradients of parameters left out. *Planned* is the planner's peak,
-*replayed* what Inductor's code adds up to before a kernel is compiled, *first* and *later step* what the
-allocator counted, *of budget* the larger of the two over the budget. *Bits* compares loss, gradients and
-running statistics with the default's. *Predicted* is the plan's extra time, *step* the median of quotients
-with default steps that ran in turns, *compiling* CPU seconds up to the end of the first step, with the
-compilers: *default* and *none* begin with empty caches, the others find the kernels of *none*. The machine
-has two x86-64 cores and no GPU, and other programs were using it; one thread.
+`torch.compile(model)` (row *default*), gradients of parameters left out. *Planned* is what the runs of the
+plan are expected to take, *replayed* what Inductor's code adds up to before a kernel is compiled, *first* and
+*later step* what the allocator counted, *of budget* the larger of the two over the budget. *Bits* compares
+loss, gradients and running statistics with the default's. *Predicted* is the plan's extra time, *step* the
+median of quotients with default steps that ran in turns, *compiling* CPU seconds up to the end of the first
+step, with the compilers: *default* and *none* begin with empty caches, the others find the kernels of *none*.
+The machine has two x86-64 cores and no GPU, and other programs were using it; one thread.
 
-The plan assumes that the caller holds what the graph returns until backward is done. Of `llama` the loss is
-computed outside, and lets go of the result: 65,536 bytes, by which both steps are below the plan.
+The plan assumes that the caller holds what the graph returns until backward is done. Of `llama` and `gpt2`
+the loss is computed outside, and lets go of the result: 65,536 bytes, by which both steps are below the plan.
 
 """
 

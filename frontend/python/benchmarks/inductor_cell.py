@@ -170,7 +170,7 @@ def planned(name: str, way: str, whole: int, rounds: int, folder: Path) -> Cell:
     cell.said = "; ".join(str(one.message) for one in said if str(one.message).startswith("rk:"))
     cell.bits = compared(found, torch.load(folder / "expected.pt"))
     if plans:
-        cell.planned = max(one.schedule.peak for one in plans)
+        cell.planned = max(one.foreseen for one in plans)
         cell.replayed = max(one.peak for one in plans)
         base = sum(one.schedule.base_time for one in plans)
         cell.overhead = 100 * (sum(one.schedule.time for one in plans) / base - 1)

@@ -49,6 +49,7 @@ class Planned:
         between forward and backward. ``whole``: it is all that the step takes if nothing runs again, whatever
         that is.
         """
+        self._problem = problem
         self.step, self.halves, self.schedule = problem.step, problem.halves, schedule
         self.uncounted = problem.uncounted
         self.fingerprint = problem.fingerprint
@@ -97,6 +98,13 @@ class Planned:
     def key(self) -> str:
         """Names the plan."""
         return hashlib.sha256(repr((self.schedule.runs, self.fingerprint)).encode()).hexdigest()[:24]
+
+    @functools.cached_property
+    def foreseen(self) -> int:
+        """What Inductor's code is expected to add up to before it is made. The planner's peak is an upper
+        bound of it where the plan is pinned: it counts results that nobody reads.
+        """
+        return self._problem.written_peak(self.schedule, self.inside, pinned=self.pinned)
 
     @property
     def peak(self) -> int:
@@ -150,9 +158,7 @@ class Planned:
             self.halves_replayed = []
         self.halves_replayed.append(half)
         name = "backward" if is_backward else "forward"
-        log.info(
-            "rk: %s takes %d bytes (in %s), planned %d", name, half.peak, half.holder, self.schedule.peak
-        )
+        log.info("rk: %s takes %d bytes (in %s), planned %d", name, half.peak, half.holder, self.foreseen)
         self._check()
 
     def _backward(self, replay: Replay, lines: Sequence[Any]) -> Half:

@@ -17,7 +17,7 @@ from rk._graph.step import Step
 from rk._inductor.units import Unit
 
 if TYPE_CHECKING:
-    from rk._inductor.problem import Halves
+    from rk._inductor.halves import Halves
 
 
 class Text:

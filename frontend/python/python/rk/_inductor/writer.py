@@ -2,14 +2,12 @@
 
 A run is a copy of its unit's body, and its nodes bear the number of the run: kernels are fused inside of a
 run only, and come in the order of the runs (:mod:`.pinning`). What a run leaves in memory is marked to be
-made there, in the strides that PyTorch's tracing says, so that a second run is the same kernel. Only results
-that somebody reads are written. Forward hands backward one tensor for each buffer, and whoever reads a view
-of it writes the view.
+made there, in the strides that PyTorch's tracing says, so that a second run is the same kernel. Forward hands
+backward one tensor for each buffer, and whoever reads a view of it writes the view.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,23 +16,13 @@ from torch.fx.node import map_arg
 
 from rk._graph import joint, loans
 from rk._inductor import lowering
-from rk._inductor.problem import Halves
-from rk._inductor.units import Unit
+from rk._inductor.halves import Halves
+from rk._inductor.runs import Run, Runs
 
 RUN = "rk_run"
 """The mark of a node: the number of its run."""
 REALIZE = "inductor_realize_to_strides"
 """Inductor's own mark: in memory, in the strides of the traced value."""
-
-
-@dataclasses.dataclass(eq=False)
-class Run:
-    """One run of a unit."""
-
-    unit: Unit
-    again: bool
-    wanted: list[fx.Node] = dataclasses.field(default_factory=list)
-    """The results that somebody reads."""
 
 
 class Writer:
@@ -43,9 +31,8 @@ class Writer:
     def __init__(self, halves: Halves, schedule: Sequence[tuple[int, bool]]) -> None:
         """``schedule`` is a list of lines, each with whether it is a second run."""
         self.halves = halves
-        self.maker = {node: unit for unit in halves.lines if unit is not None for node in unit.results}
-        self.runs, self.cut = self._runs(schedule)
-        self._want()
+        self._schedule = plan = Runs(halves, schedule)
+        self.runs, self.cut = plan.runs, plan.cut
         self.graph = fx.Graph()
         self.now: dict[fx.Node, fx.Node] = {}
         """Per value, its newest instance in the graph that is being written, or in forward."""
@@ -64,54 +51,10 @@ class Writer:
         forward, backward = self.halves.forward, self.halves.backward
         return fx.GraphModule(forward.gm, self.forward), fx.GraphModule(backward.gm, self.backward)
 
-    # Which results are wanted.
-
-    def _runs(self, schedule: Sequence[tuple[int, bool]]) -> tuple[list[Run], int]:
-        runs: list[Run] = []
-        cut = None
-        for line, again in schedule:
-            unit = self.halves.lines[line - 1]
-            if unit is None:
-                cut = len(runs)
-            else:
-                runs.append(Run(unit, again))
-        return runs, len(runs) if cut is None else cut
-
-    def _want(self) -> None:
-        """Backwards through the runs: what a later one reads, or what leaves the step."""
-        halves = self.halves
-        ahead = {halves.bases.get(base, base) for base in halves.backward.bases}
-        for number in reversed(range(len(self.runs))):
-            if number == self.cut - 1:
-                ahead.update(halves.forward.bases[: halves.outputs])
-            run = self.runs[number]
-            run.wanted = [node for node in run.unit.results if node in ahead]
-            ahead.difference_update(run.unit.results)
-            for node in self._body(run)[1]:
-                ahead.add(self._read(run, number, node))
-        if self.cut == 0:
-            ahead.update(halves.forward.bases[: halves.outputs])
-
-    def _read(self, run: Run, number: int, node: fx.Node) -> fx.Node:
-        """The value that a run reads for an operand: the base of a view; late, the copy of what is lent."""
-        base = self.halves.bases.get(node, node)
-        copy = self.halves.copies.get(base)
-        if copy is not None and copy is not run.unit and number >= self.cut and run.unit not in self._late:
-            return copy.results[0]
-        return base
-
-    @property
-    def _late(self) -> set[Unit]:
-        return self.halves.late_units
-
-    def _body(self, run: Run) -> tuple[list[fx.Node], list[fx.Node]]:
-        """The nodes that make what is wanted of a run, and what these read."""
-        return run.unit.part([*run.wanted, *(() if run.again else run.unit.effects)])
-
     # What is written.
 
     def _write(self, run: Run, number: int) -> None:
-        body, read = self._body(run)
+        body, read = self._schedule.body(run)
         local: dict[fx.Node, fx.Node] = {}
         for node in read:
             local[node] = self._operand(run, number, node)
@@ -130,7 +73,7 @@ class Writer:
         self.now.update((node, local[node]) for node in run.wanted)
 
     def _operand(self, run: Run, number: int, node: fx.Node) -> fx.Node:
-        base = self._read(run, number, node)
+        base = self._schedule.read(run, number, node)
         instance = self._here(base)
         shown = self.halves.shown.get(node)
         if shown is None or shown is base or base is not self.halves.bases.get(node):
