@@ -8,6 +8,7 @@ import torch
 from test_units import MOST, plans, within  # noqa: F401
 from torch import nn
 
+from benchmarks.small_models import Loss, Recurrent
 from rk._run.classes import GraphClass
 
 
@@ -68,3 +69,12 @@ def test_what_inductor_holds_for_several_kernels_is_foreseen(plans):  # noqa: F8
     assert not planned.pinned and is_foreseen(planned)
     assert planned.schedule.peak < (1 - MOST) * planned.peak, "a plan gives back after every kernel"
     assert peak >= (1 - MOST) * planned.foreseen
+
+
+def test_parts_of_a_concatenation_are_made_with_it(plans):  # noqa: F811
+    """All gates of a cell are one kernel, whose results are parts."""
+    torch.manual_seed(0)
+    _, peak = within(Loss(Recurrent(16, 3)), (torch.randn(64, 16),), "80%")
+    planned = plans[-1]
+    assert planned.pinned and is_foreseen(planned)
+    assert (1 - MOST) * planned.foreseen <= peak <= planned.budget

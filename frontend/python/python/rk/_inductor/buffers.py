@@ -43,6 +43,9 @@ class Buffers:
         found: dict[str, str] = {}
         for kernel in self.kernels:
             for buffer in kernel.get_outputs():
+                if isinstance(buffer.node.get_output_spec(), ir.NonOwningLayout):
+                    # A part of a concatenation is made where it lies, and is no view of what is there.
+                    continue
                 of = list(dict.fromkeys(found.get(name, name) for name in buffer.get_aliases()))
                 if len(of) > 1:
                     raise CompileError(f"{buffer.get_name()} lies in {' and '.join(of)} at once")
