@@ -70,7 +70,9 @@ class Planned:
         else:
             writer = Writer(self.halves, self.schedule.runs)
             forward, backward = writer.modules()
-        return forward, backward
+        # The halves may be those of an earlier compilation, and what is compiled is changed.
+        mode = lowering.fake_mode(self.step.gm)
+        return lowering.in_mode(forward, mode), lowering.in_mode(backward, mode)
 
     @property
     def saved(self) -> list[str]:

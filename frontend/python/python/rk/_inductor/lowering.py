@@ -48,6 +48,39 @@ def laid_out(value: torch.Tensor, strides: tuple[int, ...] | None) -> torch.Tens
         return value.as_strided(value.size(), strides, value.storage_offset())
 
 
+def in_mode(gm: fx.GraphModule, mode: Any) -> fx.GraphModule:
+    """The graph once more, of tensors that are traced in this mode; they share memory as before."""
+    own = copied(gm)
+    storages: dict[int, torch.Tensor] = {}
+    known: dict[int, torch.Tensor] = {}
+
+    def of(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(of, value))
+        if not isinstance(value, torch._subclasses.FakeTensor) or value.fake_mode is mode:
+            return value
+        if id(value) not in known:
+            known[id(value)] = _again(value, storages, mode)
+        return known[id(value)]
+
+    for node in own.graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = of(node.meta["val"])
+    return own
+
+
+def _again(value: torch.Tensor, storages: dict[int, torch.Tensor], mode: Any) -> torch.Tensor:
+    """A tensor once more in another mode; ``storages`` are those that are there, by what they stand for."""
+    storage = joint.storage_of(value)
+    with mode, torch.no_grad():
+        if storage not in storages:
+            size = value.untyped_storage().nbytes()
+            storages[storage] = torch.empty(size, dtype=torch.uint8, device=value.device)
+        memory = storages[storage]
+        whole = memory[: len(memory) // value.dtype.itemsize * value.dtype.itemsize].view(value.dtype)
+        return whole.as_strided(value.size(), value.stride(), value.storage_offset())
+
+
 def as_autograd_keeps(gm: fx.GraphModule, parameters: Mapping[int, torch.Tensor]) -> fx.GraphModule:
     """The backward graph once more, with gradients of parameters in the strides in which autograd keeps them.
     It would copy another one, with all others still there. ``parameters`` are traced, by the places of their
@@ -56,7 +89,7 @@ def as_autograd_keeps(gm: fx.GraphModule, parameters: Mapping[int, torch.Tensor]
     from torch._inductor import compile_fx
 
     own = copied(gm)
-    with torch.no_grad(), V.set_fake_mode(_fake_mode(own)):
+    with torch.no_grad(), V.set_fake_mode(fake_mode(own)):
         compile_fx.fake_tensor_prop(
             own, [node.meta["val"] for node in own.graph.find_nodes(op="placeholder")]
         )
@@ -104,7 +137,7 @@ def scheduled(gm: fx.GraphModule, visible: int, *, is_backward: bool) -> Iterato
     from torch._inductor.graph import GraphLowering
 
     inputs = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    fakes = _fake_mode(gm)
+    fakes = fake_mode(gm)
     gm.graph.output_node().meta["user_visible_output_idxs"] = [
         place for place, one in enumerate(outputs_of(gm)[:visible]) if isinstance(one, fx.Node)
     ]
@@ -176,7 +209,8 @@ def leave_arguments(gm: fx.GraphModule) -> None:
     meta["user_visible_output_idxs"] = sorted({*meta.get("user_visible_output_idxs", ()), *handed})
 
 
-def _fake_mode(gm: fx.GraphModule) -> Any:
+def fake_mode(gm: fx.GraphModule) -> Any:
+    """The mode in which a graph was traced."""
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         for one in value if isinstance(value, (tuple, list)) else (value,):

@@ -16,7 +16,7 @@ from torch import fx
 from rk._graph import spelling
 from rk._graph.graph_text import Cost
 from rk._graph.step import Step
-from rk._inductor import costs
+from rk._inductor import costs, kept
 from rk._inductor.halves import Halves
 from rk._inductor.living import Living
 from rk._inductor.runs import Runs
@@ -36,7 +36,8 @@ def problem_of(step: Step, options: Options, device: torch.device) -> Problem:
     """A joint graph as units, ready to be planned; raises :class:`Unreadable`."""
     static = [step.places[node] for node in step.static]
     try:
-        problem = Problem(step, Halves(step.gm, len(step.outputs), static), options, device)
+        halves = kept.halves_of(step.gm, len(step.outputs), static, device)
+        problem = Problem(step, halves, options, device)
         _ = problem.fingerprint
     except CompileError as error:
         raise Unreadable(str(error)) from error
@@ -78,7 +79,7 @@ class Problem(schedule.Problem):
         """The peak when the model's own checkpoints are obeyed."""
         step = self.step
         static = [step.places[node] for node in step.static]
-        halves = Halves(step.gm, len(step.outputs), static, obeys=True)
+        halves = kept.halves_of(step.gm, len(step.outputs), static, self.device, obeys=True)
         return Problem(step, halves, self.options, self.device).base_peak(0)
 
     @functools.cached_property

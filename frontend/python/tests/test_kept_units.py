@@ -1,0 +1,81 @@
+"""Another budget of the same model takes no new lowering, and no kernel is compiled twice."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from test_units import MOST, Layers, plans  # noqa: F401
+from torch import nn
+from torch._inductor import cpp_builder
+
+from rk._inductor import kept, lowering
+
+
+@pytest.fixture
+def counted(monkeypatch, tmp_path):
+    """Which graphs are lowered, and which libraries the C++ compiler makes."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kept, "_KEPT", type(kept._KEPT)())
+    lowered, built = [], []
+    schedule, build = lowering.scheduled, cpp_builder.CppBuilder.build
+
+    def scheduled(gm, *args, **about):
+        lowered.append(gm)
+        return schedule(gm, *args, **about)
+
+    def counting(self):
+        built.append(self.get_target_file_path())
+        return build(self)
+
+    monkeypatch.setattr(lowering, "scheduled", scheduled)
+    monkeypatch.setattr(cpp_builder.CppBuilder, "build", counting)
+    return lowered, built
+
+
+def gradients(model, inputs, **how):
+    torch._dynamo.reset()
+    twin = copy.deepcopy(model)
+    run = torch.compile(twin, **how)
+    torch.manual_seed(5)
+    run(inputs).backward()
+    return [one.grad for one in twin.parameters()]
+
+
+def test_other_budgets_begin_at_planning(counted, plans):  # noqa: F811
+    lowered, built = counted
+    torch.manual_seed(0)
+    model, inputs = Layers(nn.functional.gelu, layers=3, width=16), torch.randn(64, 16)
+    expected = gradients(model, inputs, backend="inductor")
+    for place, budget in enumerate(("80%", "100%", "70%")):
+        options = {"codegen": "inductor", "budget": budget, "on_infeasible": "best"}
+        found = gradients(model, inputs, backend="rk", options=options)
+        assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+        assert len(plans) == place + 1 and len(lowered) == 2, "forward and backward, once"
+    assert {one.pinned for one in plans} == {True, False}
+    assert built and len(set(built)) == len(built), "no kernel twice"
+    assert abs(plans[-1].foreseen - plans[-1].peak) <= MOST * plans[-1].peak
+
+
+def test_another_number_in_a_graph_is_another_graph(counted):
+    lowered, _ = counted
+    torch.manual_seed(0)
+    inputs = torch.randn(32, 16)
+    for factor in (2.0, 3.0):
+        model = Layers(lambda x, factor=factor: (x * factor).sin(), layers=2, width=16)
+        expected = gradients(model, inputs, backend="inductor")
+        found = gradients(model, inputs, backend="rk", options={"codegen": "inductor", "budget": "100%"})
+        assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+    assert len(lowered) == 4
+
+
+def test_a_bounded_number_is_kept(counted, monkeypatch):
+    lowered, _ = counted
+    monkeypatch.setattr(kept, "MOST", 1)
+    inputs = torch.randn(32, 16)
+    options = {"codegen": "inductor", "budget": "100%"}
+    one, other = (Layers(function, layers=1, width=16) for function in (torch.sin, torch.cos))
+    for model in (one, other, one):
+        gradients(model, inputs, backend="rk", options=options)
+    assert len(lowered) == 6 and len(kept._KEPT) == 1
