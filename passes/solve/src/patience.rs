@@ -82,9 +82,9 @@ pub struct Patience {
     pub at_most: Duration,
 }
 
-/// Seconds of the first search: so many, and so many for each call.
-const LEAST: f64 = 0.2;
-const PER_CALL: f64 = 0.000_13;
+/// What the first search takes: so much, and so much for each call.
+const LEAST: Duration = Duration::from_millis(200);
+const PER_CALL: Duration = Duration::from_micros(130);
 /// What a second search for a plan takes.
 const FOR_A_PLAN: Duration = Duration::from_secs(10);
 /// What a second search for the smallest feasible budget takes.
@@ -100,7 +100,11 @@ impl Patience {
     pub fn first(&self, calls: usize) -> Duration {
         match self.limit {
             TimeLimit::Span(span) => span,
-            TimeLimit::Auto => Duration::from_millis(((LEAST + PER_CALL * calls as f64) * 1e3) as u64),
+            TimeLimit::Auto => {
+                let time = LEAST + PER_CALL.saturating_mul(u32::try_from(calls).unwrap_or(u32::MAX));
+                // Whole milliseconds, as a person would write it.
+                Duration::from_millis(time.as_millis() as u64)
+            }
         }
     }
 

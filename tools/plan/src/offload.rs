@@ -45,7 +45,7 @@ pub fn print(
     let budget = budget.resolve(base.peak);
     let search = |limit| {
         let answer = solve_with_transfers(&request(graph, budget, &base, limit, arguments), &host);
-        let answer = Answer { graph, host: host.clone(), answer };
+        let answer = Answer { graph, host, answer };
         let outcome = answer.outcome(addresses(&base, limit, arguments), arguments);
         (answer, outcome)
     };
