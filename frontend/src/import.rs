@@ -26,6 +26,8 @@ pub enum InputSource {
 pub struct ImportOptions {
     /// The archive of `torch.jit.trace`.
     pub archive: PathBuf,
+    /// What the text says that the archive is: its path, as the user gave it.
+    pub archive_name: String,
     /// The inputs.
     pub inputs: InputSource,
     /// The loss.
@@ -66,12 +68,12 @@ pub fn import(options: &ImportOptions, progress: &mut dyn FnMut(&str)) -> Result
     if options.deterministic {
         options.device.determine()?;
     }
-    progress(&format!("loading {}", options.archive.display()));
+    progress(&format!("loading {}", options.archive_name));
     let sha256 = file_digest(&options.archive)?;
     let archive = Archive::load(&options.archive, options.device)?;
     let (inputs, specs) = inputs(options, &archive)?;
     let mut source = Source {
-        archive: options.archive.display().to_string(),
+        archive: options.archive_name.clone(),
         sha256,
         loss: options.loss.to_string(),
         seed: options.seed,

@@ -8,8 +8,10 @@ use rk_frontend::{Device, ImportOptions, InputSource, LossSpec, Timing, import};
 fn module(name: &str, loss: LossSpec) -> Option<String> {
     let folder = common::archives(&["mlp", "dropout_difference", "tied"])?;
     let _turn = common::turn();
+    let archive = folder.join(format!("{name}.pt"));
     let options = ImportOptions {
-        archive: folder.join(format!("{name}.pt")),
+        archive_name: archive.display().to_string(),
+        archive,
         inputs: InputSource::Traced,
         loss,
         device: Device::Cpu,

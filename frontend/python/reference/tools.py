@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-TOOLS = ("rk-import", "rk-opt", "rk-translate", "rk-run", "rk-plan", "rk-simrd", "rk-bench")
+TOOLS = ("rk-import", "rk-opt", "rk-translate", "rk-run", "rk-plan", "rk-simrd", "rk-lsp-server", "rk-bench")
 
 
 def folder() -> Path:

@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 /// Experiments on real models; each writes tables of docs/benchmarks*.md.
 #[derive(Parser)]
 #[command(
+    name = "rk-bench",
     version,
     after_help = "Examples:\n  rk-bench models --models resnet18,gpt2_4 --budgets 60%\n  rk-bench ratios\n  rk-bench options\n  rk-bench performance --networks gpt2-4 --budgets 60,40 --methods auto,rockmate"
 )]
@@ -62,7 +63,7 @@ struct Common {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().experiment {
+    let done = match rk_cli::parse::<Cli>().experiment {
         Experiment::Models(options) => models::run(&options),
         Experiment::Lowered(options) => lowered::run(&options),
         Experiment::Ratios(options) => ratios::run(&options),

@@ -43,7 +43,7 @@ const INPUT_HELP: &str =
 #[derive(Debug, Parser)]
 #[command(name = "rk-import", version = version(), after_help = EXAMPLES)]
 struct Arguments {
-    /// The archive, from torch.jit.trace(model, sample).save(...).
+    /// The archive, from torch.jit.trace(model, sample).save(...); `-` is standard input, and `rk-run --check --model` then says where it is.
     #[arg(value_name = "MODEL.pt")]
     model: PathBuf,
     #[arg(long, value_name = "TYPE[SHAPE]", conflicts_with = "inputs", help = INPUT_HELP)]
@@ -78,6 +78,30 @@ struct Arguments {
 /// With the libtorch that it is linked to.
 fn version() -> &'static str {
     format!("{} (torch {})", env!("CARGO_PKG_VERSION"), rk_torch::torch_version()).leak()
+}
+
+/// The archive in a file; of standard input it is a copy, which is there as long as this value.
+enum Archive {
+    File(PathBuf),
+    Copy(tempfile::NamedTempFile),
+}
+
+impl Archive {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        if path != Path::new("-") {
+            return Ok(Self::File(path.to_path_buf()));
+        }
+        let mut copy = tempfile::Builder::new().prefix("rk-import-").suffix(".pt").tempfile()?;
+        std::io::copy(&mut std::io::stdin().lock(), &mut copy)?;
+        Ok(Self::Copy(copy))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(path) => path,
+            Self::Copy(copy) => copy.path(),
+        }
+    }
 }
 
 /// Not writable: an exit code of its own.
@@ -155,8 +179,13 @@ fn main() -> ExitCode {
         (None, specs) if specs.is_empty() => InputSource::Traced,
         (None, specs) => InputSource::Specs(specs),
     };
+    let archive = match Archive::open(&arguments.model) {
+        Ok(archive) => archive,
+        Err(error) => return fail(&format!("standard input cannot be read: {error}"), 3),
+    };
     let options = ImportOptions {
-        archive: arguments.model,
+        archive: archive.path().to_path_buf(),
+        archive_name: arguments.model.display().to_string(),
         inputs,
         loss: arguments.loss,
         device: arguments.device,
@@ -177,7 +206,16 @@ fn main() -> ExitCode {
     });
     let imported = match imported {
         Ok(imported) => imported,
-        Err(error) => return fail(error.message(), exit_code(&error)),
+        // The name of a copy says nothing.
+        Err(error) => {
+            let message = match &archive {
+                Archive::File(_) => error.message().to_owned(),
+                Archive::Copy(copy) => {
+                    error.message().replace(&copy.path().display().to_string(), "standard input")
+                }
+            };
+            return fail(&message, exit_code(&error));
+        }
     };
     if let Err(Unwritable(why)) = output.finish(&imported.text) {
         return fail(&why, 6);

@@ -99,6 +99,34 @@ fn a_model_becomes_a_module_and_twice_the_same() {
     }
 }
 
+/// Runs `rk-import - -o -` on these bytes.
+fn piped(archive: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rk-import"));
+    command.args(["-", "-o", "-"]).stdin(std::fs::File::open(archive).unwrap()).output().unwrap()
+}
+
+#[test]
+fn a_dash_is_standard_input() {
+    let Some(folder) = archives() else { return };
+    let model = folder.join("mlp.pt");
+    let (named, _) = run(&[model.to_str().unwrap(), "-o", "-"]);
+    let read = piped(&model);
+    assert!(read.status.success(), "{}", text(&read.stderr));
+    let expected =
+        text(&named.stdout).replace(&format!("archive = \"{}\"", model.display()), "archive = \"-\"");
+    assert_eq!(text(&read.stdout), expected);
+
+    let garbage = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(garbage.path(), "garbage").unwrap();
+    let refused = piped(garbage.path());
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(
+        text(&refused.stderr).starts_with("rk-import: error: standard input"),
+        "{}",
+        text(&refused.stderr)
+    );
+}
+
 #[test]
 fn inputs_loss_and_measurement_are_as_asked() {
     let Some(folder) = archives() else { return };

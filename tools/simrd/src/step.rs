@@ -33,13 +33,16 @@ struct Node {
     once: bool,
 }
 
-/// Reads a step or a graph from a file.
+/// Reads a step or a graph from a file; `-` is standard input.
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
 pub fn read_graph(path: &Path) -> Result<Graph> {
     let read = || -> Result<Graph> {
-        let text = std::fs::read_to_string(path)?;
+        let text = match path.to_str() {
+            Some("-") => std::io::read_to_string(std::io::stdin())?,
+            _ => std::fs::read_to_string(path)?,
+        };
         let step = serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|v| v.get("stage").is_some());
         if step { graph_of_step(&text) } else { Ok(rk_plan::json::read(&text)?) }
     };

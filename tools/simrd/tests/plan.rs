@@ -137,6 +137,11 @@ fn plans_beat_the_online_heuristic_and_keep_above_the_bound() {
     std::fs::write(&json, graph).expect("the folder is ours");
     let (json, log) = (json.to_str().expect("utf-8"), log.to_str().expect("utf-8"));
     assert!(rk_simrd(&["record", json, "-o", log]).status.success());
+    let mut piped = Command::new(env!("CARGO_BIN_EXE_rk-simrd"));
+    piped.args(["record", "-"]).stdin(std::fs::File::open(json).expect("it is there"));
+    let piped = piped.output().expect("the binary runs");
+    assert!(piped.status.success(), "{piped:?}");
+    assert_eq!(Some(piped.stdout), std::fs::read(log).ok(), "a dash is standard input");
     let output = rk_simrd(&["--plan", log, "--ratio", "0.5,0.8", "--time-limit", "2", "--json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("utf-8");
