@@ -49,9 +49,7 @@ def _fresh(tmp_path, monkeypatch):
     # Models of earlier tests that live on would share a budget of the same name.
     group.GROUPS.clear()
     group._WAITING.clear()
-    monkeypatch.setattr(
-        _rk, "rematerialize", functools.partial(_rk.rematerialize, again_at_most=PATIENCE)
-    )
+    monkeypatch.setattr(_rk, "rematerialize", functools.partial(_rk.rematerialize, again_at_most=PATIENCE))
     torch.manual_seed(0)
     with rk.config.patch(reproducible=True):
         yield
