@@ -8,8 +8,11 @@ import pytest
 import torch
 from test_hard_places import Chain
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention.flex_attention import flex_attention
 
 import rk
+from rk._inductor import halves
 from rk._plan import measure
 
 
@@ -86,6 +89,22 @@ def test_a_forecast_that_is_exceeded_is_told_after_one_step_and_one_plan(told):
 def test_what_cannot_be_read_as_kernels_is_said(forecast):
     with pytest.warns(UserWarning, match=r"cannot be planned \(as the test says\).* is a forecast"):
         small_steps(1)
+
+
+def by_sign(x):
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+def with_itself(x):
+    return flex_attention(x, x, x)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize(("function", "name"), [(by_sign, "cond"), (with_itself, "flex_attention")])
+def test_operators_of_higher_order_are_named(function, name):
+    graph = make_fx(function, tracing_mode="fake")(torch.randn(1, 1, 16, 16)).graph
+    with pytest.raises(rk.CompileError, match=f"^{name} brings graphs or kernels of its own"):
+        halves._refuse(graph)
 
 
 def test_without_gradients():
