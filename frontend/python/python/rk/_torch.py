@@ -146,6 +146,7 @@ PARTS = {
         "torch._inductor.compile_fx.fake_tensor_prop",
         "torch._inductor.compile_fx.view_to_reshape",
         "torch._inductor.config.cpu_backend",
+        "torch._inductor.config.get_config_copy",
         "torch._inductor.config.patch",
         "torch._inductor.custom_graph_pass.CustomPartitionerFn",
         "torch._inductor.debug.DebugContext",
