@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 from torch.nn.utils import parametrizations
+from torch.utils.checkpoint import checkpoint
 
 
 class Shifted(nn.Module):
@@ -82,6 +83,36 @@ class Shown(nn.Module):
             shown.append(x)
             x = torch.tanh(x + 1)
         return (x, *shown)
+
+
+class Dropped(nn.Module):
+    """What checkpoints of the user's hand out, and their backward passes read: results of activations, a view
+    of one, two of one region of which one is made of the other, the result of an operator that has several.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+
+    def first(self, x):
+        return torch.relu(self.layers[0](torch.sin(x)))
+
+    def second(self, x):
+        return torch.softmax(self.layers[1](x), -1).unflatten(-1, (8, 8))
+
+    def third(self, x):
+        shown = torch.sigmoid(self.layers[2](x))
+        return shown, torch.tanh(shown)
+
+    def fourth(self, x):
+        values, _ = torch.var_mean(torch.exp(self.layers[3](x)), -1, keepdim=True)
+        return torch.sqrt(values)
+
+    def forward(self, x):
+        a, b = checkpoint(self.first, x, use_reentrant=False), checkpoint(self.second, x, use_reentrant=False)
+        c, d = checkpoint(self.third, x, use_reentrant=False)
+        e = checkpoint(self.fourth, x, use_reentrant=False)
+        return a + b.flatten(1) + c + d + e, a, b, c, d, e
 
 
 class Kept(torch.autograd.Function):
@@ -192,6 +223,7 @@ CASES = {
     "frozen weights": (Frozen, floats, lambda model, *_: [model.stem[0].weight]),
     "the input of frozen layers": (Frozen, floats, lambda _model, inputs, _output: [inputs[0]]),
     "outputs": (Shown, floats, lambda _model, _inputs, output: list(output[1:])),
+    "what is dropped": (Dropped, floats, lambda _model, _inputs, output: list(output[1:])),
     "what a context keeps": (OnContext, floats, _of("scale")),
     "slices": (Sliced, floats, _of("all")),
     "vectors of spectral norms": (Parametrized, floats, lambda model, *_: list(model.buffers())),

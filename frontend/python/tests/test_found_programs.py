@@ -75,6 +75,13 @@ FOUND = {
             batches=(6, 6),
         ),
     ),
+    # What a checkpoint of the user's hands out is changed before backward, which reads it.
+    "a changed result of a checkpoint": (
+        "fx 60%",
+        Program(
+            303490, (Layer("Checkpointed", {"how": "plain"}),), output="with input", change="output in place"
+        ),
+    ),
     # Inductor draws numbers of its own, and the same ones under a budget.
     "numbers that Inductor draws": (
         "inductor",

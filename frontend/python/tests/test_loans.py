@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 from codegens import CODEGENS
-from loaned_models import CASES, Shifted, changes_of
+from loaned_models import CASES, Dropped, Shifted, changes_of
 from torch import nn
 
 import rk
@@ -84,6 +84,10 @@ def test_inductor_keeps_the_copies_apart(monkeypatch):
     monkeypatch.setattr(problem, "problem_of", noted)
     assert wrong(Shifted, "inductor", "50%") == []
     assert problems and all(one.halves.copies for one in problems), "what is lent can be read again"
+
+
+def test_inductor_computes_again_what_a_checkpoint_hands_out():
+    assert wrong(Dropped, "inductor", "100%") == []
 
 
 class Saved(nn.Module):

@@ -12,14 +12,22 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils.checkpoint import CheckpointPolicy
 
 Tensors = tuple[torch.Tensor | None, ...]
+
+_AGAIN = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 def tensor_of(node: Any) -> torch.Tensor | None:
     """The fake tensor of a node that has exactly one."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     return value if isinstance(value, torch.Tensor) else None
+
+
+def is_checkpointed(node: fx.Node) -> bool:
+    """Whether the user wants a value of the forward pass computed again (``torch.utils.checkpoint``)."""
+    return node.meta.get("recompute") in _AGAIN and not is_backward(node)
 
 
 def is_opaque(node: fx.Node) -> bool:

@@ -6,6 +6,9 @@ version check), and says so. All else is *lent until the hand-over*: nothing but
 in backward may read it afterwards. Lent, too, is what the backward pass reads without a version check, a
 tensor that a custom function keeps on its ``ctx`` without ``save_for_backward``.
 
+What a checkpoint of the user's hands out is lent as well: PyTorch computes it again, so the backward half is
+given operators that do (:func:`compute_again`).
+
 An argument that is small beside what is made of it is copied (:func:`copy_small`). Those who read the copy
 may run again, the copying itself may not; whether the copy is kept until then is the plan's decision.
 """
@@ -13,12 +16,22 @@ may run again, the copying itself may not; whether the copy is kept until then i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import fx
 
-from rk._graph import spelling
-from rk._graph.joint import is_backward, is_backward_only, results_of, show_again, storages_of, tensor_of
+from rk._graph import repetition, spelling
+from rk._graph.joint import (
+    is_backward,
+    is_backward_only,
+    is_checkpointed,
+    is_getitem,
+    results_of,
+    show_again,
+    storages_of,
+    tensor_of,
+)
 
 UNCHECKED = "saved_tensor_with_no_vc_check"
 """AOTAutograd's mark on what is saved for backward without a version check."""
@@ -73,6 +86,69 @@ def _read_late(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> Iterable
     for node in gradients:
         if isinstance(node, fx.Node) and not is_backward(node):
             yield node
+
+
+def is_dropped(node: fx.Node) -> bool:
+    """Whether a checkpoint of the user's lets PyTorch compute a value of forward again instead of saving it:
+    backward does not read it, whoever changes it. What another region starts from is saved.
+    """
+    call = node
+    while is_getitem(call) and not is_checkpointed(call):
+        call = call.args[0]
+    if not is_checkpointed(call) or spelling.operator(call.target).is_effect:
+        return False
+    return all(not is_checkpointed(user) or region(user) == region(call) for user in node.users)
+
+
+def region(node: fx.Node) -> Any:
+    """Which checkpoint of the user's a node is in."""
+    return node.meta.get("ac_graph_id")
+
+
+def compute_again(graph: fx.Graph, outputs: Sequence[fx.Node]) -> None:
+    """Lets backward compute for itself what forward hands out and a checkpoint of the user's drops: the
+    caller may change it in between, as without rk. All else of the region is left to the plan.
+    """
+    handed_out = set().union(*(storages_of(node) for node in outputs if isinstance(node, fx.Node)))
+    again: dict[fx.Node, fx.Node] = {}
+    first = None
+    for reader in [node for node in graph.nodes if is_backward(node) and node.op == "call_function"]:
+        for node in reader.all_input_nodes:
+            if is_backward(node) or not _is_in(handed_out, node) or not _may_be_second(node, handed_out):
+                continue
+            first = first or reader
+            with graph.inserting_before(first):
+                reader.replace_input_with(node, _second(graph, node, handed_out, again))
+
+
+def _is_in(storages: set[int], node: fx.Node) -> bool:
+    return node.op == "call_function" and not storages.isdisjoint(storages_of(node))
+
+
+def _may_be_second(node: fx.Node, handed_out: set[int]) -> bool:
+    """Whether the value and all that it is made of among what is handed out is dropped, and repeatable."""
+    sources = (one for one in node.all_input_nodes if _is_in(handed_out, one))
+    return (
+        is_dropped(node)
+        and (is_getitem(node) or repetition.manner_of(node) is repetition.Manner.PURE)
+        and all(_may_be_second(one, handed_out) for one in sources)
+    )
+
+
+def _second(graph: fx.Graph, node: fx.Node, handed_out: set[int], again: dict[fx.Node, fx.Node]) -> fx.Node:
+    if not _is_in(handed_out, node):
+        return node
+    if node not in again:
+        args, kwargs = fx.node.map_arg(
+            (node.args, node.kwargs), lambda one: _second(graph, one, handed_out, again)
+        )
+        made = again[node] = graph.call_function(node.target, args, kwargs)
+        values = fx.node.map_arg((args, kwargs), lambda one: one.meta["val"])
+        with torch.no_grad():
+            value = node.target(*values[0], **values[1])
+        made.meta = {**node.meta, "val": value, "partitioner_tag": "is_backward"}
+        made.meta.pop("recompute", None)
+    return again[node]
 
 
 class Loans:

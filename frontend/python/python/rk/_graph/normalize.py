@@ -73,6 +73,7 @@ def normalize(graph: fx.Graph, num_fwd_outputs: int, *, fuses: bool = False) -> 
     _keep_old_values(graph)
     loans.settle_marks(graph)
     results = graph.output_node().args[0]
+    loans.compute_again(graph, results[:num_fwd_outputs])
     lent = loans.Loans(graph, results[:num_fwd_outputs], results[num_fwd_outputs:])
     loans.copy_small(graph, lent)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import fx
@@ -38,7 +39,7 @@ class Halves:
         _refuse(gm.graph)
         own = copied(gm)
         if not obeys:
-            _untag(own.graph)
+            _untag(own.graph, own.graph.output_node().args[0][:num_fwd_outputs])
         forward, backward = min_cut_rematerialization_partition(
             own,
             None,
@@ -189,10 +190,15 @@ def _refuse(graph: fx.Graph) -> None:
             raise CompileError(f"{named} is called for an effect")
 
 
-def _untag(graph: fx.Graph) -> None:
-    """Takes away what ``torch.utils.checkpoint`` has marked to run again."""
+def _untag(graph: fx.Graph, outputs: Iterable[Any]) -> None:
+    """Takes away what ``torch.utils.checkpoint`` has marked to run again, but for what is handed out: the
+    caller may change it (law S9).
+    """
+    handed_out = set().union(*(joint.storages_of(one) for one in outputs if isinstance(one, fx.Node)))
+    dropped = [node for node in graph.nodes if loans.is_dropped(node)]
+    stay = {node for node in dropped if not handed_out.isdisjoint(joint.storages_of(node))}
     for node in graph.nodes:
-        if node.meta.get("recompute") not in (None, CheckpointPolicy.MUST_SAVE):
+        if node not in stay and node.meta.get("recompute") not in (None, CheckpointPolicy.MUST_SAVE):
             del node.meta["recompute"]
 
 

@@ -22,7 +22,7 @@ from rk._plan import settings
 MOST = 8
 """Graphs that are kept, the latest ones."""
 _KEPT: collections.OrderedDict[str, Halves] = collections.OrderedDict()
-_MARKS = ("recompute", "partitioner_tag", "has_backward_hook", loans.UNCHECKED)
+_MARKS = ("recompute", "ac_graph_id", "partitioner_tag", "has_backward_hook", loans.UNCHECKED)
 """What stands beside a node and is read by PyTorch's partition or by rk."""
 
 

@@ -14,23 +14,16 @@ from typing import Any
 import torch
 from torch import fx
 from torch.fx.node import map_arg
-from torch.utils.checkpoint import CheckpointPolicy
 
-from rk._graph import joint, spelling
+from rk._graph import joint, loans
 from rk._graph.step import Step
 
-_AGAIN = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 _BATCH_NORM = torch.ops.aten.native_batch_norm.default
-
-
-def is_checkpointed(node: fx.Node) -> bool:
-    """Whether the user wants a value of the forward pass computed again."""
-    return node.meta.get("recompute") in _AGAIN and not joint.is_backward(node)
 
 
 def are_in(step: Step) -> bool:
     """Whether the user has checkpoints in a step."""
-    return any(node is not None and is_checkpointed(node) for node in step.lines)
+    return any(node is not None and joint.is_checkpointed(node) for node in step.lines)
 
 
 def obeyed(step: Step) -> Step:
@@ -58,26 +51,10 @@ def _readers(graph: fx.Graph) -> dict[Any, list[fx.Node]]:
     readers: dict[Any, list[fx.Node]] = {}
     for node in graph.nodes:
         if node.op == "call_function" and joint.is_backward(node):
-            for region in {_region(source) for source in node.all_input_nodes if _is_dropped(source)}:
+            dropped = (source for source in node.all_input_nodes if loans.is_dropped(source))
+            for region in {loans.region(source) for source in dropped}:
                 readers.setdefault(region, []).append(node)
     return readers
-
-
-def _region(node: fx.Node) -> Any:
-    return node.meta.get("ac_graph_id")
-
-
-def _is_dropped(node: fx.Node) -> bool:
-    """Whether nothing but a second run has the value in the backward pass. What another region starts from is
-    kept, as PyTorch's own partitioner keeps it.
-    """
-    if node.op != "call_function":
-        return False
-    if joint.is_getitem(node) and not is_checkpointed(node):
-        return _is_dropped(node.args[0])
-    if not is_checkpointed(node) or spelling.operator(node.target).is_effect:
-        return False
-    return all(not is_checkpointed(user) or _region(user) == _region(node) for user in node.users)
 
 
 def _second(graph: fx.Graph, again: dict[fx.Node, fx.Node], region: Any, node: fx.Node) -> fx.Node:
@@ -85,7 +62,7 @@ def _second(graph: fx.Graph, again: dict[fx.Node, fx.Node], region: Any, node: f
     if node in again:
         return again[node]
     source = node.args[0] if joint.is_getitem(node) else node
-    if not _is_dropped(node) or _region(source) != region:
+    if not loans.is_dropped(node) or loans.region(source) != region:
         return node
     new = functools.partial(_second, graph, again, region)
     args, kwargs = map_arg(node.args, new), map_arg(node.kwargs, new)
