@@ -18,7 +18,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+from rk._graph.step import Step
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
 FEW = ("ddp/layers/device", "fsdp/layers/device", "tp/layers", "1f1b/layers")
@@ -122,16 +125,39 @@ def mesh(tmp_path):
     dist.destroy_process_group()
 
 
-def sharded_gradients(mesh, **backend):
+def sharded_gradients(mesh, local=True, **backend):
+    """``local`` says that blocks return plain tensors."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     model = nn.Sequential(*(Block() for _ in range(3)))
     for block in model:
-        parallelize_module(block, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
+        ways = {"up": ColwiseParallel(), "down": RowwiseParallel(use_local_output=local)}
+        parallelize_module(block, mesh, ways)
     compiled, x = torch.compile(model, **backend), torch.randn(128, 64)
     for _ in range(2):
-        compiled(x).square().mean().backward()
+        result = compiled(x if local else DTensor.from_local(x, mesh, [Replicate()])).square().mean()
+        (result if local else result.full_tensor()).backward()
     return [one.grad.to_local() for one in model.parameters()]
+
+
+def test_a_model_that_returns_a_sharded_tensor(mesh):
+    """Its gradient comes with a ``DeviceMesh``, too."""
+    expected = sharded_gradients(mesh, local=False, backend="aot_eager")
+    got = sharded_gradients(mesh, local=False, backend="rk", options={"budget": "75%"})
+    assert all(map(torch.equal, expected, got))
+
+
+def test_sharded_parameters_are_state(mesh, monkeypatch):
+    """A parameter is a tensor and a mesh in the graph, which moves the places of those that follow."""
+    steps, make = [], Step.__init__
+
+    def noted(step, *args, **options):
+        make(step, *args, **options)
+        steps.append(step)
+
+    monkeypatch.setattr(Step, "__init__", noted)
+    sharded_gradients(mesh, backend="rk", options={"budget": "75%"})
+    assert [sum(map(one.is_trained, one.static)) for one in steps] == [12] * len(steps) and steps
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,12 @@ def test_a_bounded_number_is_kept(counted, monkeypatch):
     for model in (one, other, one):
         gradients(model, inputs, backend="rk", options=options)
     assert len(lowered) == 6 and len(kept._KEPT) == 1
+
+
+def test_what_the_partition_depends_on_is_compared():
+    usual = kept._configuration()
+    with torch._functorch.config.patch(activation_memory_budget=0.5):
+        assert kept._configuration() != usual
+    with torch._inductor.config.patch(post_grad_custom_post_pass=lambda graph: None):
+        assert kept._configuration() is None, "nobody can tell what a pass of the user's does"
+    assert kept._configuration() == usual

@@ -22,7 +22,7 @@ from torch._dynamo.backends.debugging import boxed_nop
 from rk import _torch
 from rk._codegen import comparison, emit, limits, program
 from rk._compile import governed, sizes, unseen
-from rk._graph import normalize, regions, unplannable
+from rk._graph import joint, normalize, regions, unplannable
 from rk._graph.step import Step
 from rk._plan import schedule, settings, shares
 from rk._plan.options import Options
@@ -188,7 +188,8 @@ class Compiled:
         from rk._inductor.problem import problem_of
 
         unplannable.check(gm.graph)
-        step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=False)
+        static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
+        step = Step(gm, num_fwd_outputs, static, replays=False)
         device = schedule.device_of(step)
         self._kernels = settings.Kernels(device)
         problem = problem_of(step, self.options, device)
@@ -233,8 +234,9 @@ class Compiled:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
         unplannable.check(gm.graph)
         replays = self.options.codegen != "inductor"
+        static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
         normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
-        step = Step(gm, num_fwd_outputs, static_lifetime_input_indices or (), replays=replays)
+        step = Step(gm, num_fwd_outputs, static, replays=replays)
         device = schedule.device_of(step)
         if device.type != "cpu":
             _torch.check("a GPU")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from rk._graph import regions
+from rk._graph import joint, regions
 from rk._graph.step import Step
 from rk.errors import CompileError, RkError
 
@@ -110,4 +110,5 @@ def _call_off(
 
     unplannable.check(gm.graph)
     normalize.normalize(gm.graph, num_fwd_outputs)
-    raise _CalledOff(Step(gm, num_fwd_outputs, static_lifetime_input_indices or ()))
+    static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
+    raise _CalledOff(Step(gm, num_fwd_outputs, static))

@@ -203,10 +203,12 @@ class Text:
         given = [node for node in dict.fromkeys(self.step.outputs) if node in self._names]
         arguments = ["%outside", *(self._names[node] for node in given)]
         types = ["tensor<0xi8>", *(self._types[node] for node in given)]
-        made = [spelling.type_of(joint.tensor_of(node), owner=True) for node in self.step.tangents]
+        # The mesh of a sharded tensor's gradient comes with it, and is spelled where it is used.
+        tangents = [node for node in self.step.tangents if not joint.is_opaque(node)]
+        made = [spelling.type_of(joint.tensor_of(node), owner=True) for node in tangents]
         line = self.step.boundary
         self.calls.append(Call(None, TANGENTS, arguments, types, made, " writes(0)", False, line))
-        for index, node in enumerate(self.step.tangents):
+        for index, node in enumerate(tangents):
             self._define(node, "%tangents" if len(made) == 1 else f"%tangents#{index}", made[index])
 
     def text(

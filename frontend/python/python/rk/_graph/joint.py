@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -37,6 +37,24 @@ def is_opaque(node: fx.Node) -> bool:
     known = (torch.Tensor, int, float, complex, str, tuple, list, torch.SymInt, torch.SymFloat, torch.SymBool)
     value = node.meta.get("val")
     return value is not None and not isinstance(value, known)
+
+
+def unwrapped(graph: fx.Graph, arguments: Iterable[int]) -> list[int]:
+    """The places of arguments among the placeholders of a graph. AOTAutograd counts the former before it
+    takes tensor subclasses apart: a ``DTensor`` is one argument, and its tensor and ``DeviceMesh`` are two
+    placeholders.
+    """
+    parts: list[list[int]] = []
+    last = None
+    for place, node in enumerate(graph.find_nodes(op="placeholder")):
+        described = whole = node.meta.get("desc")
+        while type(whole).__name__.startswith("Subclass"):
+            whole = whole.base
+        if whole is described or whole != last:
+            parts.append([])
+        parts[-1].append(place)
+        last = None if whole is described else whole
+    return [place for one in arguments for place in parts[one]]
 
 
 def results_of(node: fx.Node) -> Tensors:

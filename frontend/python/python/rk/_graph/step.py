@@ -48,6 +48,7 @@ class Step:
         self.places = {node: place for place, node in enumerate(self.placeholders)}
         self.tangents = [node for node in self.placeholders if joint.is_tangent(node)]
         self.static = {self.placeholders[index] for index in static}
+        self.static -= {node for node in self.placeholders if joint.is_opaque(node)}
         self.nodes = self._in_order()
         """Calls, picked results and constants in their order; None where the tangents come in."""
         self.lines = [node for node in self.nodes if node is None or joint.is_call(node)]

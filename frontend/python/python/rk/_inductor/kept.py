@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch._functorch.config
 import torch._inductor.config
 from torch import fx
 
@@ -22,7 +23,15 @@ from rk._plan import settings
 MOST = 8
 """Graphs that are kept, the latest ones."""
 _KEPT: collections.OrderedDict[str, Halves] = collections.OrderedDict()
-_MARKS = ("recompute", "ac_graph_id", "partitioner_tag", "has_backward_hook", loans.UNCHECKED)
+_MARKS = (
+    "recompute",
+    "ac_graph_id",
+    "partitioner_tag",
+    "has_backward_hook",
+    "memory_budget",
+    "custom",
+    loans.UNCHECKED,
+)
 """What stands beside a node and is read by PyTorch's partition or by rk."""
 
 
@@ -44,7 +53,10 @@ def halves_of(
 def _key(gm: fx.GraphModule, about: Any) -> str | None:
     """Names the graph and how it is lowered; None where that cannot be told."""
     names = {node: _Name(node.name) for node in gm.graph.nodes}
-    lines = [repr(about), str(torch.get_num_threads()), _configuration()]
+    configuration = _configuration()
+    if configuration is None:
+        return None
+    lines = [repr(about), str(torch.get_num_threads()), configuration]
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         parts = value if isinstance(value, (list, tuple)) else [value]
@@ -58,10 +70,25 @@ def _key(gm: fx.GraphModule, about: Any) -> str | None:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _configuration() -> str:
-    """Inductor's, but for the hook that rk is called from."""
-    config = torch._inductor.config.get_config_copy()
-    return repr(sorted((name, value) for name, value in config.items() if name != "custom_partitioner_fn"))
+def _configuration() -> str | None:
+    """Inductor's and its partition's, but for the hook that rk is called from; None where the user has put an
+    object into it, whose doings nobody can compare.
+    """
+    told = []
+    for config in (torch._inductor.config, torch._functorch.config):
+        values = {name: getattr(config, name) for name in config._config if name != "custom_partitioner_fn"}
+        if not all(map(_is_plain, values.values())):
+            return None
+        told.append(repr(sorted(values.items())))
+    return "".join(told)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, (*value, *value.values())))
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
 
 
 def _described(value: Any) -> str:

@@ -148,10 +148,14 @@ class Writer:
         self.forward.output((*self.handed_out, *self.carried))
 
     def _sort_carried(self) -> None:
-        """Inputs of the backward graph in the order of the forward's outputs; those without version check
-        come last.
+        """Inputs of the backward graph in the order of the forward's outputs, which is AOTAutograd's: tensors
+        with version check, those without, objects.
         """
-        pairs = sorted(self.carried.items(), key=lambda pair: pair[1].meta[loans.UNCHECKED])
+
+        def rank(pair: tuple[fx.Node, fx.Node]) -> tuple[bool, bool]:
+            return joint.is_opaque(pair[0]), pair[1].meta[loans.UNCHECKED]
+
+        pairs = sorted(self.carried.items(), key=rank)
         self.carried = dict(pairs)
         for instance, carried in pairs:
             instance.meta[loans.UNCHECKED] = carried.meta[loans.UNCHECKED]

@@ -87,9 +87,7 @@ class GraphClass:
         """Which arguments are parameters with a gradient."""
         self.others = [place for place, one in enumerate(inputs) if one not in step.static]
         """Which arguments are neither parameters nor buffers."""
-        self.state = [
-            place for place, one in enumerate(inputs) if one in step.static and not joint.is_opaque(one)
-        ]
+        self.state = [place for place, one in enumerate(inputs) if one in step.static]
         """Which arguments are parameters and buffers."""
         self.relevant = switches.Relevant(step.gm.graph, self.problem.device)
         """The switches of PyTorch's that its kernels depend on."""

@@ -62,11 +62,10 @@ def counter() -> ModuleType | None:
     serves. With another torch, the counter does that is made of c10's allocators alone. A torch that is newer
     than all that were seen may have laid them out otherwise, so nothing counts there.
     """
-    with contextlib.suppress(ImportError):
-        if _torch.refuse_runtime() is None:
-            return importlib.import_module("rk._rk_runtime")
-        if not _torch.is_unseen():
-            return importlib.import_module("rk._rk_memory")
+    names = ["rk._rk_runtime"] if _torch.refuse_runtime() is None else []
+    for name in names if _torch.is_unseen() else [*names, "rk._rk_memory"]:
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name)
     return None
 
 
