@@ -1,4 +1,4 @@
-//! Says of which LLVM the tools are: `RK_LLVM_VERSION`, from the header of the LLVM that the dialect is compiled against.
+//! Says of which LLVM the tools are: `LLVM_VERSION`, from the header of the LLVM that the dialect is compiled against.
 
 use std::path::PathBuf;
 
@@ -14,5 +14,5 @@ fn main() {
         .lines()
         .find_map(|line| line.strip_prefix("#define LLVM_VERSION_STRING "))
         .unwrap_or_else(|| panic!("{} does not say its version", header.display()));
-    println!("cargo:rustc-env=RK_LLVM_VERSION={}", version.trim().trim_matches('"'));
+    println!("cargo:rustc-env=LLVM_VERSION={}", version.trim().trim_matches('"'));
 }

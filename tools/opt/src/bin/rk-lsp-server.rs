@@ -17,7 +17,7 @@ fn command() -> Command {
     let log = Arg::new("log").long("log").value_name("LEVEL").require_equals(true);
     let log = log.value_parser(["error", "info", "verbose"]).default_value("info");
     Command::new("rk-lsp-server")
-        .version(concat!(env!("CARGO_PKG_VERSION"), " (LLVM ", env!("RK_LLVM_VERSION"), ")"))
+        .version(concat!(env!("CARGO_PKG_VERSION"), " (LLVM ", env!("LLVM_VERSION"), ")"))
         .about("The language server of MLIR with the dialect rk")
         .after_help(EXAMPLES)
         .arg(log.help("What it writes to standard error"))

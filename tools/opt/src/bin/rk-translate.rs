@@ -18,7 +18,7 @@ use rk_vocabulary::write_whole;
 #[derive(Parser)]
 #[command(
     name = "rk-translate",
-    version = concat!(env!("CARGO_PKG_VERSION"), " (LLVM ", env!("RK_LLVM_VERSION"), ")"),
+    version = concat!(env!("CARGO_PKG_VERSION"), " (LLVM ", env!("LLVM_VERSION"), ")"),
     after_help = "Examples:\n  rk-translate scheduled.mlir --to step -o step.rkx\n  rk-translate scheduled.mlir --to dot | dot -Tsvg -o step.svg\n  rk-translate scheduled.mlir --to json | jq .nodes[0]\n  rk-translate scheduled.mlir --to html -o plan.html\n  rk-translate costed.mlir --to graph -o graph.json && rk-plan graph.json --budget 60%"
 )]
 struct Cli {
