@@ -56,11 +56,6 @@ class Problem(schedule.Problem):
         self.halves = halves
 
     @property
-    def calls(self) -> int:
-        """How many lines there are."""
-        return len(self.halves.lines)
-
-    @property
     def _counts_gradients(self) -> bool:
         return self.options.scope == "device"
 
