@@ -101,6 +101,18 @@ def storages_of(node: fx.Node) -> set[int]:
     return {storage_of(one) for one in results_of(node) if one is not None}
 
 
+def second_run(graph: fx.Graph, node: fx.Node, args: Any, kwargs: Any) -> fx.Node:
+    """The call of a node once more, in the backward half, with these arguments."""
+    made = graph.call_function(node.target, args, kwargs)
+    values = fx.node.map_arg((args, kwargs), lambda one: one.meta["val"])
+    # Its fake tensors must have storages of their own, or share those of other second runs.
+    with torch.no_grad():
+        value = node.target(*values[0], **values[1])
+    made.meta = {**node.meta, "val": value, "partitioner_tag": "is_backward"}
+    made.meta.pop("recompute", None)
+    return made
+
+
 def show_again(view: fx.Node) -> None:
     """Lets the fake tensors of a view of what was replaced share the storage of what it shows now."""
     args, kwargs = fx.node.map_arg((view.args, view.kwargs), lambda node: node.meta["val"])

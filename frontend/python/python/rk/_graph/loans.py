@@ -28,6 +28,7 @@ from rk._graph.joint import (
     is_checkpointed,
     is_getitem,
     results_of,
+    second_run,
     show_again,
     storages_of,
     tensor_of,
@@ -142,12 +143,7 @@ def _second(graph: fx.Graph, node: fx.Node, handed_out: set[int], again: dict[fx
         args, kwargs = fx.node.map_arg(
             (node.args, node.kwargs), lambda one: _second(graph, one, handed_out, again)
         )
-        made = again[node] = graph.call_function(node.target, args, kwargs)
-        values = fx.node.map_arg((args, kwargs), lambda one: one.meta["val"])
-        with torch.no_grad():
-            value = node.target(*values[0], **values[1])
-        made.meta = {**node.meta, "val": value, "partitioner_tag": "is_backward"}
-        made.meta.pop("recompute", None)
+        again[node] = second_run(graph, node, args, kwargs)
     return again[node]
 
 

@@ -68,10 +68,5 @@ def _second(graph: fx.Graph, again: dict[fx.Node, fx.Node], region: Any, node: f
     args, kwargs = map_arg(node.args, new), map_arg(node.kwargs, new)
     if node.target is _BATCH_NORM:
         args = (*args[:3], None, None, *args[5:])
-    made = graph.create_node("call_function", node.target, args, kwargs)
-    values = map_arg((args, kwargs), lambda one: one.meta["val"])
-    # Its fake tensors must have storages of their own, or share those of other second runs.
-    made.meta = {**node.meta, "val": node.target(*values[0], **values[1]), "partitioner_tag": "is_backward"}
-    made.meta.pop("recompute", None)
-    again[node] = made
-    return made
+    again[node] = joint.second_run(graph, node, args, kwargs)
+    return again[node]
