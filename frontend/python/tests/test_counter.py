@@ -73,23 +73,16 @@ def test_every_byte_is_counted(name):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def fresh():
-    observe.counter.cache_clear()
-    yield
-    observe.counter.cache_clear()
-
-
-def test_the_runtime_counts_where_it_is_linked_to_this_torch(fresh):
+def test_the_runtime_counts_where_it_is_linked_to_this_torch():
     assert observe.counter().__name__ == f"rk.{COUNTERS[-1]}"
 
 
-def test_another_torch_that_was_seen_is_counted_by_its_allocators_alone(fresh, monkeypatch):
+def test_another_torch_that_was_seen_is_counted_by_its_allocators_alone(monkeypatch):
     monkeypatch.setattr(_torch, "RUNTIME", "2.0.0")
     assert observe.counter().__name__ == "rk._rk_memory"
 
 
-def test_nothing_counts_with_a_torch_that_was_never_seen(fresh, monkeypatch):
+def test_nothing_counts_with_a_torch_that_was_never_seen(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.999.0")
     assert observe.counter() is None
     assert observe.count() is None

@@ -54,7 +54,6 @@ class Meter:
         return level - self._before, max(peak - before, level - self._before)
 
 
-@functools.cache
 def counter() -> ModuleType | None:
     """What counts on the CPU.
 
