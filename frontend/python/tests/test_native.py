@@ -303,14 +303,13 @@ class Broken(nn.Module):
         return self.parts[1](x)
 
 
-@pytest.mark.filterwarnings("ignore:rk. the model runs as")
 def test_graphs_inside_one_another_share_the_budget(programs):
-    model, budget = Broken(), 1_600_000
+    model, budget = Broken(), 3_000_000
     about = {"batches": lambda _: (torch.randn(256, 128),), "loss": lambda one: one}
     eager = train(model, compiled=False, **about)
     assert equal(eager, train(model, compiled=True, codegen="rk", budget=budget, **about))
-    alone, inner, outer = (one.measured().arena for one in programs)
-    assert inner + outer <= budget < inner + alone, "the second plan of the outer graph leaves room"
+    outer, inner, *others = (one.measured().arena for one in programs)
+    assert len(others) == 2 and outer + inner < sum(others) <= budget, "what is free is used from the second step on"
 
 
 @pytest.mark.filterwarnings("ignore:rk. ")

@@ -180,7 +180,6 @@ def test_verify_finds_a_changed_mask(monkeypatch):
         step(function)
 
 
-@pytest.mark.filterwarnings("ignore:rk. the model runs as")
 def test_graphs_inside_one_another_keep_one_budget():
     class Broken(nn.Module):
         def __init__(self):

@@ -31,7 +31,8 @@ impl Halves {
             let bytes = graph.value(instance.value).bytes.0;
             if instance.fate == Fate::Kept || instance.start == at {
                 handed += bytes;
-            } else if instance.end > at {
+            } else {
+                // One that ends here is overwritten by the first run of the second half.
                 held += bytes;
             }
         }
@@ -62,7 +63,8 @@ mod tests {
     use super::*;
     use crate::{GraphBuilder, NodeSpec, OutputSpec, Time, judge};
 
-    fn interrupted() -> Graph {
+    /// With `overwrites`, the gradient takes the place of `b`.
+    fn interrupted(overwrites: bool) -> Graph {
         let mut builder = GraphBuilder::new("interrupted");
         let mut made = Vec::new();
         for (name, bytes, pinned, reads) in [
@@ -70,7 +72,7 @@ mod tests {
             ("b", 4, false, vec![0]),
             ("out", 2, true, vec![1]),
             ("hand over", 2, true, vec![2]),
-            ("gradient", 1, true, vec![0, 1, 3]),
+            ("gradient", 4, true, vec![0, 1, 3]),
         ] {
             let spec = NodeSpec {
                 name: name.into(),
@@ -78,6 +80,7 @@ mod tests {
                 reads: reads.into_iter().map(|read: usize| made[read]).collect(),
                 outputs: vec![OutputSpec { name: name.into(), bytes: Bytes(bytes), pinned }],
                 hands_over: name == "hand over",
+                overwrites: (overwrites && name == "gradient").then(|| made[1]),
                 ..NodeSpec::default()
             };
             let node = builder.add(spec).expect("a small graph");
@@ -86,17 +89,22 @@ mod tests {
         builder.finish().expect("a small graph")
     }
 
+    fn halves(graph: &Graph, nodes: &[u32]) -> [u64; 4] {
+        let sequence: Sequence = nodes.iter().map(|&node| NodeId(node)).collect();
+        let trace = judge(graph, &sequence).expect("legal");
+        let found = Halves::of(graph, &sequence, &trace).expect("interrupted");
+        [found.forward, found.held, found.handed, found.backward].map(|bytes| bytes.0)
+    }
+
     #[test]
     fn what_is_held_is_neither_the_callers_nor_made_later() {
-        let graph = interrupted();
-        let halves = |nodes: &[u32]| {
-            let sequence: Sequence = nodes.iter().map(|&node| NodeId(node)).collect();
-            let trace = judge(&graph, &sequence).expect("legal");
-            Halves::of(&graph, &sequence, &trace).expect("interrupted")
-        };
-        let kept = halves(&[0, 1, 2, 3, 4]);
-        assert_eq!((kept.forward.0, kept.held.0, kept.handed.0, kept.backward.0), (14, 12, 4, 13));
-        let again = halves(&[0, 1, 2, 3, 0, 1, 4]);
-        assert_eq!((again.forward.0, again.held.0, again.handed.0, again.backward.0), (12, 0, 4, 13));
+        let graph = interrupted(false);
+        assert_eq!(halves(&graph, &[0, 1, 2, 3, 4]), [14, 12, 4, 16]);
+        assert_eq!(halves(&graph, &[0, 1, 2, 3, 0, 1, 4]), [12, 0, 4, 16]);
+    }
+
+    #[test]
+    fn what_the_second_half_overwrites_first_is_held() {
+        assert_eq!(halves(&interrupted(true), &[0, 1, 2, 3, 4]), [14, 12, 4, 12]);
     }
 }

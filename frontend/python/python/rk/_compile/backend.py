@@ -27,7 +27,7 @@ from rk._graph.step import Step
 from rk._plan import schedule, settings, shares
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
-from rk._run import fixed, group, variants
+from rk._run import fixed, variants
 from rk._run.classes import GraphClass
 from rk.errors import BudgetError, CompileError, OptionError
 
@@ -90,8 +90,6 @@ class Compiled:
     def __init__(self, gm: fx.GraphModule, options: Options, reason: Any) -> None:
         """``reason`` is Dynamo's account of why the graph ended."""
         self.gm, self.options = gm, options
-        self._fits = options.scope == "device" and options.codegen == "inductor"
-        """Whether what is left for it is looked at before each call."""
         self.graph = GraphClass(options, reason)
         self.schedule: Schedule | None = None
         """The plan; None for a graph without a backward pass."""
@@ -109,15 +107,12 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         """Runs the graph."""
-        if self.graph.calls == 0:
-            group.first_run(self.graph)
         if self.forecast is not None:
             self.forecast.check()
-        if self._fits:
-            fixed.fit(self.graph)
+        fixed.fit(self.graph)
         if self.graph.stale:
+            self.graph.group.is_to_be_compiled()
             self.compile(args)
-            self.graph.group.forget_peak()
         if self.schedule is not None:
             governed.ran()
         return self._run(*args)
@@ -129,6 +124,8 @@ class Compiled:
             self._compile(sizes.faked(inputs))
         finally:
             self.graph.given = ()
+            if self.graph.group is not None:
+                self.graph.group.forget_peak()
 
     def _compile(self, inputs: Sequence[Any]) -> None:
         if self.options.codegen == "inductor":
@@ -204,7 +201,8 @@ class Compiled:
         asked, inside = self.graph.asked
         whole = asked.endswith("%") and float(asked[:-1]) >= 100
         planned = PlannedKernels(problem, self.schedule, self._asked, inside, whole=whole)
-        planned.pinned |= pins
+        # What the calls of a step take together is known of plans that are compiled as they are.
+        planned.pinned |= pins or inside > 0
         self._saved = planned.first_activation
         return planned
 

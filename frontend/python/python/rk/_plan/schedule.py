@@ -51,6 +51,8 @@ class Schedule:
     solver: str
     step: str | None = None
     """With codegen ``rk``, the text of the step file."""
+    arena: int = 0
+    """With codegen ``rk``, the bytes of its arena."""
     forward: int = 0
     """The most bytes before the hand-over."""
     held: int = 0
@@ -240,15 +242,18 @@ class Problem:
         """What of the budget is not the plan's: what stands, and beside an arena, which does not shrink while
         the caller is busy, what leaves the step and what the caller needs at its middle.
         """
-        if not self._lowers:
-            return self.standing
+        return self.standing + (inside + self.beside_arena if self._lowers else 0)
+
+    @property
+    def beside_arena(self) -> int:
+        """Bytes of what leaves the step, beside an arena."""
         # Scope `total` has counted the results as resident.
         leaves = 0
         if self.options.scope != "total":
             leaves = self.step.handed_out_bytes(devices.alignment(self.device))
         if self.options.scope == "device":
             leaves += self.step.gradient_bytes()
-        return self.standing + inside + leaves
+        return leaves
 
     def name(self, budget: str, inside: int, solver: str) -> str:
         """The name that a plan has on disk."""

@@ -38,7 +38,7 @@ class Careful:
         """Bytes of the budget that are there, or will be, whatever the calls of a step do."""
         return 0
 
-    def _make_room(self, need: int, without: Instance | None = None) -> int:
+    def make_room(self, need: int, without: Instance | None = None) -> int:
         """Lets open instances become checkpoints until so many bytes are free; what is still missing."""
         for one in sorted(self.open.values(), key=lambda one: -one.variant.numbers[0]):
             if need <= 0:
@@ -56,7 +56,7 @@ class Careful:
         if self.step.events[-1].accumulates:
             backward += instance.owner.gradient_bytes
         spare = self._spare(room)
-        missing = self._make_room(backward - held - room + spare, instance)
+        missing = self.make_room(backward - held - room + spare, instance)
         for left_free in (0, spare):
             lacking = self._tightened(instance, max(missing - left_free, 0))
             if not lacking:
@@ -95,7 +95,7 @@ class Careful:
         takes = max(forward, backward + least.schedule.handed)
         for coming in sorted({self._coming(owner), 0}, reverse=True):
             need = level + coming + takes - room + spare
-            level -= max(need, 0) - self._make_room(need)
+            level -= max(need, 0) - self.make_room(need)
             free = room - spare - level - coming
             if takes <= free:
                 return least
@@ -104,7 +104,7 @@ class Careful:
                 return found
         if level + max(forward, backward) <= room:
             return least
-        return self._exceeds(owner, least, level)
+        return self.exceeds(owner, least, level)
 
     def _coming(self, owner: Any) -> int:
         """Bytes that will be there before the backward half of a call of this class, and are not yet."""
@@ -113,6 +113,15 @@ class Careful:
     def _rest(self, owner: Any, level: int) -> int:
         """Bytes by which what is there will grow, as far as that is known, until the fullest moment."""
         return 0
+
+    def _growth(self, owner: Any, level: int) -> float:
+        """Bytes by which each open call has let grow what is there; by which the first one will, if none is
+        open.
+        """
+        forwards = [one for one in self.step.events if one.forward and one.instance.number in self.open]
+        if forwards:
+            return (level - (forwards[0].level - self.step.floor)) / len(forwards)
+        return owner.checkpoint.numbers[0] + owner.checkpoint.schedule.handed / 2
 
     def _lacks(self, instance: Instance, missing: int) -> None:
         """The user is told before the backward half of an instance runs that so many bytes are missing."""
@@ -125,8 +134,10 @@ class Careful:
         text += f". The smallest budget that should do is {smallest} bytes"
         sequence.refuse(self, text, budget, smallest, name)
 
-    def _exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
-        """Nothing fits: BudgetError, or a warning."""
+    def exceeds(self, owner: Any, least: Variant, level: int) -> Variant:
+        """A plan that fits where what holds least does not, beside what is there when a call begins; if there
+        is none, BudgetError or a warning, and ``least``.
+        """
         there = level + self.stands(self.step)
         try:
             return owner.within(max(self.room(self.step) - level, 1))

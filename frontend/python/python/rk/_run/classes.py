@@ -47,11 +47,13 @@ class GraphClass:
         self.stale = False
         """It must be compiled again, with what is :attr:`asked` for."""
         self.asked: tuple[str, int] | None = None
-        """Of a class with one variant: its share of the budget, and the bytes of it for what runs inside or
-        is held by other calls.
+        """Of a class with one variant: the budget of its plan, and the bytes of it for what runs inside or is
+        held by other calls.
         """
-        self.divided = False
-        """It has been given a share beside others that were open."""
+        self.asked_alone: tuple[str, int] | None = None
+        """The same for a plan that has the whole budget."""
+        self.holds_least = False
+        """It has one plan, which was made to hold no more than it must."""
         self.times = 0
         """How often it was planned."""
         self.calls = 0
@@ -64,11 +66,11 @@ class GraphClass:
         if self.group is None:
             self.group = device_scope.of(problem.device, self.options)
             self.group.join(self, budget)
+            self.group.is_to_be_compiled()
         if self.asked is None:
-            self.asked = (self.group.alone(budget), 0)
+            self.asked = self.asked_alone = self.group.alone(budget), 0
             if not self._will_switch():
-                fixed.divide_around(self)
-                fixed.begin_with_least(self)
+                fixed.begin(self)
         try:
             return self.planned("alone", *self.asked)
         except BudgetError:
@@ -97,9 +99,10 @@ class GraphClass:
 
     def planned(self, name: str, budget: str, inside: int) -> Schedule:
         """Plans, and takes the plan as the one that is compiled."""
+        name = "least" if self.holds_least else name
         schedule = self.problem.plan(budget, inside)
         self.times += 1
-        self.base = Variant(name, schedule, None, inside)
+        self.base = Variant(name, schedule, None)
         return schedule
 
     def switch(self) -> Switch:
@@ -144,6 +147,19 @@ class GraphClass:
         if self.base is not None and schedule.runs == self.base.schedule.runs:
             return self.base
         return self._variant("keep all", schedule, "keep_all")
+
+    @functools.cached_property
+    def alone(self) -> Variant:
+        """Has the whole budget."""
+        return self._variant("alone", self.problem.plan(*self.asked_alone), "alone")
+
+    @functools.cached_property
+    def smallest(self) -> Variant | None:
+        """Takes the least of all that are found when time is short."""
+        try:
+            return self.holding(None, self.problem.plan("1", 0, patient=False).peak)
+        except BudgetError as error:
+            return None if error.smallest_bytes is None else self.holding(None, error.smallest_bytes)
 
     def holding(self, held: int | None, budget: int) -> Variant | None:
         """Holds at most so much, if that is said, and takes at most ``budget``; None if no plan is found."""

@@ -163,12 +163,8 @@ class DeviceGroup(group.Group):
         forwards = [one for one in self.step.events if one.forward and one.instance.number in self.open]
         mine, coming = owner.gradient_bytes, self._coming(owner)
         late = max(coming - sum(one.instance.owner.gradient_bytes for one in forwards), 0)
-        if forwards:
-            first = forwards[0].level - self.step.floor
-            growth = (level - first) / len(forwards)
-        else:
-            first = level
-            growth = owner.checkpoint.numbers[0] + owner.checkpoint.schedule.handed / 2
+        first = forwards[0].level - self.step.floor if forwards else level
+        growth = self._growth(owner, level)
         rest = max(math.ceil(growth * late / mine) if mine else 0, late, first + coming - level)
         return rest + (level + self.stands(self.step) + rest) // BESIDE if rest else 0
 

@@ -1,18 +1,15 @@
-"""Classes with one variant: those that are open inside one another divide the budget by need, and equal calls
-share it.
+"""Classes with one plan for all of their calls, which are compiled again where another plan is chosen.
 
-What is compiled by others (Inductor's kernels, a step of rk's runtime) cannot be switched from call to
-call. It is planned for a share of the budget, in which what runs inside of it, and what other calls hold, is
-workspace of the call ``rk.tangents``. Where graphs lie inside one another, the inner one gets its share by
-need, but at least what it cannot do without, and the outer one is compiled again with what is left, before
-its next run. Where one graph is called several times (equal layers), it is compiled to hold least, and
-compiled again to hold what all of its calls may hold alike, as soon as a step has been observed.
+What is compiled by others (Inductor's kernels, a step of rk's runtime, operators of higher order) cannot be
+switched from call to call. Where such a class may share the budget, it is compiled to hold least, within what
+is left beside the calls that are open; a call that does not fit beside them makes room, or is compiled again.
+As soon as a step has been observed, a plan is chosen as for any call, the same for all calls of a class, and
+the class is compiled again before its next call.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import warnings
 import weakref
 from collections.abc import Callable
@@ -20,65 +17,91 @@ from typing import Any
 
 from rk._graph import switches
 from rk._run.variants import Variant
-from rk.errors import BudgetError, CompileError, ExecutionError
+from rk.errors import CompileError, ExecutionError
 
 Run = Callable[[list[Any]], Any]
 
 
-def divide_around(owner: Any) -> None:
-    """A class is planned, or runs first, now: if instances of others are open, they share the budget."""
-    outer = [one for one in owner.group.open_classes() if one is not owner]
-    if owner.divided or not outer or all(one.switches for one in (*outer, owner)):
-        return
-    for one in (*outer, owner):
-        one.divided = True
-    most = sum(one.base.schedule.peak - one.asked[1] for one in outer)
-    _divide([*outer, owner], owner.group.alone(owner.group.asked))
-    if any(one.stale for one in outer):
-        _warn(outer, most + owner.problem.plan(*owner.asked).peak)
-
-
-def _divide(chain: list[Any], budget: str) -> None:
-    """Gives every class of a chain its share, the innermost first."""
-    needs: list[int] = []
-    inside = 0
-    for owner in reversed(chain):
-        inside = owner.problem.base_peak(inside)
-        needs.append(inside)
-    needs.reverse()
-    total = int(needs[0] * float(budget[:-1]) / 100) if budget.endswith("%") else int(budget)
-    inside = 0
-    for place in reversed(range(len(chain))):
-        owner = chain[place]
-        share = total if place == 0 else max(min(total * needs[place] // needs[0], needs[place]), 1)
-        try:
-            schedule = owner.problem.plan(str(share), inside)
-        except BudgetError as error:
-            if place == 0 or error.smallest_bytes is None or error.smallest_bytes > total:
-                raise
-            share = error.smallest_bytes
-            schedule = owner.problem.plan(str(share), inside)
-        asked = (str(share), inside)
-        owner.stale |= not owner.switches and owner is not chain[-1] and owner.asked != asked
-        if not owner.switches:
-            owner.asked = asked
-        inside = schedule.peak
-
-
 def is_planned_again(owner: Any) -> bool:
-    """Whether all calls of a class may hold less or more, when it is compiled again."""
-    is_alone = owner.options.scope == "device"
-    return not (owner.switches or owner.divided or is_alone) and owner.options.codegen == "inductor"
+    """Whether a class is compiled again for another plan. With scope ``device``, Inductor's kernels are
+    compiled again only for what is left (:func:`fit`).
+    """
+    return not (owner.switches or (owner.options.scope == "device" and owner.options.codegen == "inductor"))
+
+
+def goes_on(owner: Any) -> bool:
+    """Whether a graph ends in the middle of a function, so that others may run inside of it."""
+    return bool(getattr(owner.reason, "graph_break", False))
+
+
+def begin(owner: Any) -> None:
+    """A class is planned first: if it may share the budget with others, it holds no more than it must. So do
+    those that were compiled ahead and have not run yet (the buckets of DDP).
+    """
+    group = owner.group
+    ahead = [one for one in group.classes if one.calls == 0 and one.base is not None]
+    if ahead or group.open_classes() or group.comes_with_others or goes_on(owner):
+        for one in filter(is_planned_again, (*ahead, owner)):
+            found = None if one.holds_least else _least(one, group.left())
+            if found is not None:
+                take(one, found)
+                one.holds_least = True
+
+
+def _least(owner: Any, room: int | None) -> Variant | None:
+    """The plan that holds least of those that take at most so many bytes; None if none is found."""
+    if _has_arena(owner):
+        found = owner.smallest
+        return found if found is not None and (room is None or found.numbers[1] <= room) else None
+    held, forward, backward, _ = owner.checkpoint.numbers
+    takes = max(forward, backward + owner.checkpoint.schedule.handed)
+    # What it is a share of is not known yet.
+    room = 2 * takes if room is None else room
+    return owner.holding(held, room) or owner.holding(None, room)
+
+
+def _has_arena(owner: Any) -> bool:
+    return owner.options.codegen == "rk"
 
 
 def fit(owner: Any) -> None:
-    """With scope ``device``, a class of Inductor's is about to be called: if its plan takes more than is
-    left, it is compiled again for that. CompileError if another call is open.
+    """A class with one plan is about to be called: if that takes more than is left beside the calls that are
+    open, they make room, or it is compiled again for less. BudgetError if nothing fits.
     """
     group = owner.group
-    if group is None:
-        # A graph without a backward pass.
+    if group is None or owner.switches:
+        # Without a group it is a graph without a backward pass.
         return
+    if not is_planned_again(owner):
+        _fit_alone(owner)
+        return
+    if not group.open_classes():
+        # What the last step has taught is compiled before the next one begins.
+        with group.lock:
+            group.finish(owner)
+        return
+    step = group.step
+    if owner.stale or not (step is None or step.is_careful):
+        return
+    room = group.left()
+    if room is None:
+        return
+    takes = max(owner.base.numbers[1:3])
+    missing = group.make_room(takes - room)
+    if not missing:
+        return
+    room = takes - missing
+    found = _least(owner, room)
+    if found is None and all(one.switches or one.holds_least for one in group.open_classes()):
+        found = group.exceeds(owner, owner.base, group.room(step) - room)
+    if found is not None:
+        take(owner, found)
+        owner.holds_least = True
+
+
+def _fit_alone(owner: Any) -> None:
+    """The same with scope ``device`` and Inductor's kernels. CompileError if another call is open."""
+    group = owner.group
     if group.open_classes():
         raise CompileError(
             f"{owner.name} is called while another forward pass has not had its backward pass. With "
@@ -90,68 +113,52 @@ def fit(owner: Any) -> None:
         owner.asked, owner.stale = (room, 0), True
 
 
-def begin_with_least(owner: Any) -> None:
-    """A class is planned first: if others wait for the same budget, it holds no more than it must."""
-    if not (owner.group.comes_with_others and is_planned_again(owner)):
-        return
-    least, budget = owner.checkpoint, owner.group.asked
-    takes = max(least.numbers[1], least.numbers[2] + least.schedule.handed)
-    room = int(budget) if budget.isdigit() else 2 * takes
-    if takes <= room:
-        owner.asked = _to_hold(owner, least.numbers[0], room)
-
-
 def tell(owners: list[Any], budget: str) -> None:
     """Tells the user of calls that another one joins, and that cannot let go of anything."""
-    whole = [one for one in owners if not one.switches and not one.divided and not one.asked[1]]
+    whole = [one for one in owners if not one.switches and not one.holds_least]
     names = ", ".join(dict.fromkeys(one.name for one in whole))
     if names:
         codegen = whole[0].options.codegen
         warnings.warn(
             f"rk: another forward pass begins before the backward pass of {names}, which has one plan with "
-            f"codegen {codegen!r}, made for the whole budget of {budget}. This step and the next may exceed "
-            "it; then calls of codegen 'inductor' share it. codegen='fx' keeps it at once",
+            f"codegen {codegen!r}, made for the whole budget of {budget}. This step may exceed it; from then "
+            "on the calls share it. codegen='fx' keeps it at once",
             stacklevel=2,
         )
 
 
 def holding(owner: Any, share: float, budget: int) -> Variant | None:
     """The plan that holds this share, between the least and all."""
-    least, most = owner.checkpoint.numbers[0], owner.keep_all.numbers[0]
-    return owner.holding(least + math.ceil(share * max(most - least, 0)), budget)
+    most = owner.keep_all
+    if _has_arena(owner):
+        least = owner.smallest
+        if least is None:
+            return None
+        spread = max(most.schedule.peak + owner.problem.beside_arena - least.numbers[1], 0)
+        return owner.holding(None, min(least.numbers[1] + math.ceil(share * spread), budget))
+    least = owner.checkpoint.numbers[0]
+    return owner.holding(least + math.ceil(share * max(most.numbers[0] - least, 0)), budget)
 
 
-def plan_again(owner: Any, variant: Variant) -> None:
-    """The class runs this plan from its next call on, if it is one of :func:`holding`."""
+def take(owner: Any, variant: Variant) -> None:
+    """The class runs this plan, of those that it is compiled again for, from its next call on."""
     made_by, *about = variant.made_by
-    if made_by == "holding" and variant.schedule.runs != owner.base.schedule.runs:
-        owner.asked, owner.stale = _to_hold(owner, *about), True
-
-
-def _to_hold(owner: Any, held: int, budget: int) -> tuple[str, int]:
-    return str(budget), budget - held - owner.keep_all.schedule.handed
-
-
-def _warn(outer: list[Any], most: int) -> None:
-    """``most`` are the bytes that the step in which this is noticed may take."""
-    breaks = "; ".join(_told(one.reason) for one in outer)
-    warnings.warn(
-        f"rk: the model runs as {len(outer) + 1} graphs, which share the budget of {outer[0].group.asked} by "
-        f"need; this first step was begun without knowing that, and may take up to {most} bytes. "
-        f"Broken {breaks}",
-        stacklevel=2,
-    )
-
-
-def _told(reason: Any) -> str:
-    """Where and why Dynamo ended a graph."""
-    stack = getattr(reason, "user_stack", None) or []
-    place = f"at {stack[-1].filename}:{stack[-1].lineno}" if stack else "at an unknown place"
-    lines = str(getattr(reason, "reason", "")).strip()
-    hint = ""
-    if re.search(r"\b(RNN|LSTM|GRU)", lines):
-        hint = "; torch._dynamo.config.allow_rnn = True lets recurrent layers be traced and planned"
-    return f"{place} ({lines.split(chr(10))[0]}{hint})"
+    if not is_planned_again(owner):
+        return
+    if made_by == "alone":
+        asked = owner.asked_alone
+    elif made_by == "within":
+        asked = (str(about[0]), 0)
+    elif made_by == "holding":
+        held, budget = about
+        inside = 0 if held is None else budget - held - owner.keep_all.schedule.handed
+        asked = (str(budget), inside)
+    else:
+        return
+    if owner.base is not None:
+        now, then = owner.base.schedule, variant.schedule
+        owner.stale |= (now.runs, now.step) != (then.runs, then.step)
+    owner.asked, owner.holds_least = asked, False
 
 
 def forward(owner: Any, run: Run, place: int | None) -> Run:

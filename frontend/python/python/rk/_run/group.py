@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -22,11 +23,11 @@ from rk._plan import device as devices
 from rk._plan.options import Options
 from rk._run import agreement, fixed, observe
 from rk._run.careful import Careful
-from rk._run.observe import Meter
+from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
 from rk._run.parameters import are_gathered, may_be_gathered, trained
 from rk._run.sequences import Sequences
-from rk._run.steps import Event, Known, Step
+from rk._run.steps import Known, Step
 from rk._run.variants import Instance
 from rk.errors import BudgetError
 
@@ -66,13 +67,11 @@ def of(kind: type[Group], device: torch.device, options: Options) -> Group:
     return found
 
 
-class Group(Careful):
+class Group(Metered, Careful):
     """See the module."""
 
     alone_suffices = True
     """Calls that are never open together need no choice: each graph has what was planned for it."""
-    adds_gradients = True
-    """What a plan takes is without gradients: those that are added to others stand beside it meanwhile."""
 
     def __init__(self, device: torch.device, options: Options) -> None:
         """A group begins without classes."""
@@ -98,18 +97,13 @@ class Group(Careful):
         self._resident: dict[Any, int] = {}
         """With scope ``total``: the bytes of parameters, their gradients and buffers, of all calls seen."""
 
-    @functools.cached_property
-    def meter(self) -> Meter:
-        """Made when the first choice is needed."""
-        return Meter(self.device)
-
     def join(self, owner: Any, budget: str) -> None:
         """A class is compiled for this group; ``budget`` is what it would have alone."""
         if not self.classes:
             self.asked = self._auto(owner) if self.options.budget == "auto" else budget
         self.classes.add(owner)
-        if self.comes_with_others or getattr(owner.reason, "graph_break", False):
-            self.shared = self.shared or owner.options.codegen == "fx"
+        if self.comes_with_others or fixed.goes_on(owner):
+            self.shared = True
             self.meter  # noqa: B018 - it counts from here on
 
     @property
@@ -197,6 +191,11 @@ class Group(Careful):
         is_gathered = self.meter.parameters.is_gathered
         return owner.options.codegen == "fx" and any(is_gathered(args[place]) for place in owner.trained)
 
+    def _rest(self, owner: Any, level: int) -> int:
+        """As if the functions that have not run yet became calls like those that are open."""
+        waiting = list(_WAITING.values()).count(key_of(self.options))
+        return math.ceil(self._growth(owner, level) * waiting)
+
     def let_go_late(self) -> int:
         """Bytes of a collective of FSDP2's: on the CPU gloo's threads let go of its buffers a moment after
         it is over, and not in every step at the same time.
@@ -217,7 +216,7 @@ class Group(Careful):
 
     def end(self, instance: Instance) -> None:
         """Its forward half is over."""
-        self._read()
+        self._read(instance)
 
     def begin_backward(self, instance: Instance) -> None:
         """A backward half begins."""
@@ -235,54 +234,7 @@ class Group(Careful):
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
-        self._read()
-
-    def forget_peak(self) -> None:
-        """What was needed while a graph was compiled is no part of a step."""
-        if self.shared and self.meter.works:
-            self.meter.read()
-
-    def _read(self) -> None:
-        step = self.step
-        if not self.shared or step is None or not step.metered:
-            return
-        with self.lock:
-            if self.meter.works:
-                level, peak = self.meter.read()
-                step.floor = min(step.floor, level)
-                step.peak = max(step.peak, peak)
-
-    def _meters(self, instance: Instance, *, forward: bool) -> int:
-        """Notes an event with what is read; bytes of the step that are there now."""
-        step = self.step
-        step.metered = True
-        event = Event(instance, forward)
-        if self.meter.works:
-            event.level, event.before = self.meter.read()
-            step.peak = max(step.peak, event.before)
-        else:
-            observe.tell_uncounted(self.options.budget, self.device)
-            event.level = event.before = sum(one.bytes for one in self.open.values())
-        if not forward:
-            if not step.met:
-                # What was made before the first call is gone by then, and was not there when the step began.
-                with contextlib.suppress(RuntimeError):
-                    # Whoever runs the half outside of autograd has no end to wait for.
-                    torch.autograd.Variable._execution_engine.queue_callback(self._read)
-            event.accumulates = self._accumulates(instance)
-            step.met.update(map(id, instance.leaves))
-        step.events.append(event)
-        step.floor = min(step.floor, event.level)
-        return event.level - step.floor
-
-    def _accumulates(self, instance: Instance) -> bool:
-        """Whether the gradients that a backward half makes are added to others, and count meanwhile."""
-        if not self.adds_gradients:
-            return False
-        others = {id(leaf) for one in self.open.values() if one is not instance for leaf in one.leaves}
-        others |= self.step.met
-        gathered = self.meter.parameters.is_gathered
-        return any(leaf.grad is not None or id(leaf) in others or gathered(leaf) for leaf in instance.leaves)
+        self._read(instance)
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
@@ -312,17 +264,16 @@ class Group(Careful):
         self.step.metered, self.step.whole = True, False
         level = self.meter.read()[0] if self.meter.works else 0
         # What was there before the meter began is not in what it reads on the CPU.
-        there = sum(one.variant.numbers[0] + one.owner.output_bytes for one in self.open.values())
-        self.step.floor = level - there
+        self.step.floor = level + self._unseen() - self.there_by_plan()
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
-        self._finish(owner)
+        self.finish(owner)
         key = (owner, any(args[place].grad is not None for place in owner.trained[:1]))
         known = self.sequences.expected(key) if self.shared else None
         known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)
         self.step = Step(key, known, metered=metered, whole=True)
-        self.step.floor = self.floor
+        self.step.floor, self._unread = self.floor, 0
         if metered and self.meter.works:
             if not self.sequences.known and self._tidied != len(self.classes):
                 # What nobody has any more would be there now, and gone when somebody looks. Once for each
@@ -346,7 +297,7 @@ class Group(Careful):
         """Whether a choice may be used now."""
         return True
 
-    def _finish(self, next_owner: Any) -> None:
+    def finish(self, next_owner: Any) -> None:
         """What the last step teaches; ``next_owner`` is the class that begins the next one."""
         step, self.step = self.step, None
         if step is None or not self.shared:
@@ -367,6 +318,8 @@ class Group(Careful):
         if step.whole and step.metered and any(not event.forward for event in step.events):
             try:
                 known = agreement.learnt(self, step)
+                for instance, variant in zip(step.instances, known.variants, strict=True):
+                    fixed.take(instance.owner, variant)
                 known.stood = step.stood
                 self.sequences.learnt(step.key, known)
             except BudgetError:
@@ -380,9 +333,3 @@ def _made(owner: Any, args: Sequence[Any]) -> list[torch.Tensor]:
     """Arguments that were computed, and have gradients."""
     tensors = (args[place] for place in owner.others)
     return [one for one in tensors if isinstance(one, torch.Tensor) and one.grad_fn is not None]
-
-
-def first_run(owner: Any) -> None:
-    """Classes that were compiled ahead (those of DDP's buckets) show only now where they run."""
-    if owner.calls == 0 and owner.group is not None:
-        fixed.divide_around(owner)

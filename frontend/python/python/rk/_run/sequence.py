@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -138,7 +139,7 @@ def learnt(group: Any, step: Step) -> Known:
     if observed.are_apart:
         _add_for_room(observed, budget, variants)
     again = [owner for owner in owners if fixed.is_planned_again(owner)]
-    _plan_alike(observed, budget, variants, again)
+    _plan_again(observed, budget, variants, again)
     for attempt in range(TIGHTER):
         chosen, time, peak, event, bound = found = observed.chosen(budget, variants)
         if chosen is not None:
@@ -164,8 +165,6 @@ def learnt(group: Any, step: Step) -> Known:
     if chosen is None:
         _refuse(group, asked, need, holder, all(one.switches or one in again for one in owners))
         return Known(tuple(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
-    for owner in again:
-        fixed.plan_again(owner, variants[owner][0])
     found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
     base = sum(one.owner.base.schedule.base_time for one in instances)
     log.info(
@@ -184,7 +183,7 @@ def learnt(group: Any, step: Step) -> Known:
 
 def _each_alone(step: Step) -> Known:
     """Each class runs what was planned for it when it was compiled, for the whole budget."""
-    variants = [one.owner.base for one in step.instances]
+    variants = [one.owner.alone if one.owner.holds_least else one.owner.base for one in step.instances]
     plans = [one.schedule for one in variants]
     most = max(plans, key=lambda one: one.peak)
     time, bound = sum(one.time for one in plans), sum(one.lower_bound for one in plans)
@@ -205,14 +204,31 @@ def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Vari
                 variants[owner].append(found)
 
 
-def _plan_alike(
+def _plan_again(
     observed: Observed, budget: int, variants: dict[Any, list[Variant]], owners: list[Any]
 ) -> None:
-    """Gives classes of which all calls run one plan those that hold most, of the plans that fit."""
-    for share in ALIKE if owners else ():
-        found = {owner: fixed.holding(owner, share, budget) for owner in owners}
+    """Plans classes of which all calls run one plan. Those that are called once have several to choose from;
+    the others get those that hold most, of the plans that fit.
+    """
+
+    def fits(more: dict[Any, list[Variant | None]]) -> bool:
+        return observed.chosen(budget, {**variants, **more})[0] is not None
+
+    if not any(one.holds_least for one in owners) and fits({}):
+        return
+    most = {owner: fixed.holding(owner, 1, budget) for owner in owners}
+    if None not in most.values() and fits({owner: [one] for owner, one in most.items()}):
+        variants.update({owner: [one] for owner, one in most.items()})
+        return
+    called = collections.Counter(one.owner for one in observed.calls)
+    for owner in (one for one in owners if called[one] == 1):
+        found = [fixed.holding(owner, share, budget) for share in ALIKE]
+        variants[owner] = [*variants[owner], *(one for one in found if one is not None)]
+    often = [one for one in owners if called[one] > 1]
+    for share in ALIKE if often else ():
+        found = {owner: fixed.holding(owner, share, budget) for owner in often}
         variants.update({owner: [one] for owner, one in found.items() if one is not None})
-        if None not in found.values() and observed.chosen(budget, variants)[0] is not None:
+        if None not in found.values() and fits({}):
             return
 
 
@@ -234,7 +250,7 @@ def _least(owner: Any) -> list[Variant]:
 
 
 def _keep(owner: Any) -> Variant:
-    return owner.keep_all if owner.switches else owner.base
+    return owner.keep_all if owner.switches or fixed.is_planned_again(owner) else owner.base
 
 
 def _ends(owner: Any) -> list[Variant]:
@@ -345,7 +361,7 @@ def _refuse(group: Any, budget: int, need: int, holder: str, strict: bool) -> No
         f"budget known to do is {need} bytes; {holder} holds the peak"
     )
     if not strict:
-        text += "; a graph of codegen 'rk' has one plan for all of its calls, one of codegen 'fx' has several"
+        text += "; a graph of codegen 'inductor' has one plan for all of its calls, one of codegen 'fx' several"
     refuse(group, text, budget, need, holder, strict=strict)
 
 

@@ -38,8 +38,6 @@ class Variant:
     schedule: Schedule
     make: Callable[[], Code] | None
     """Writes its passes; None for what only the compiled callable itself can run."""
-    inside: int = 0
-    """Bytes of its peak that are for what runs inside of it."""
     made_by: tuple[Any, ...] = ("compiled",)
     """The method of its class that makes it, and the arguments: what another process makes it by."""
 
@@ -53,10 +51,15 @@ class Variant:
         """Held, the most in forward and in backward, in bytes, and the time: what a choice is made by."""
         plan = self.schedule
         if plan.step is not None:
-            # An arena does not shrink in between.
-            arena = plan.peak - self.inside
-            return arena, arena, arena, plan.time
+            # An arena does not shrink in between, and what leaves the step lies beside it.
+            return plan.arena, plan.peak, plan.peak, plan.time
         return plan.held, plan.forward, plan.backward, plan.time
+
+    @property
+    def unseen(self) -> int:
+        """Bytes of its arena in which there is no value while the caller is busy."""
+        plan = self.schedule
+        return 0 if plan.step is None else max(plan.arena - plan.held, 0)
 
 
 class Code:

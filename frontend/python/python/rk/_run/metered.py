@@ -1,0 +1,134 @@
+"""The part of a group that reads memory at the events of a step."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from typing import Any
+
+import torch
+
+from rk._plan.options import Options
+from rk._run import observe
+from rk._run.observe import Meter
+from rk._run.steps import Event, Step
+from rk._run.variants import Instance
+
+
+class Metered:
+    """See the module."""
+
+    adds_gradients = True
+    """What a plan takes is without gradients: those that are added to others stand beside it meanwhile."""
+    asked: str
+    device: torch.device
+    lock: threading.RLock
+    open: dict[int, Instance]
+    options: Options
+    shared: bool
+    step: Step | None
+    _unread = 0
+    """The most bytes that were read since the last event, and belong to the next one."""
+
+    @functools.cached_property
+    def meter(self) -> Meter:
+        """Made when the first choice is needed."""
+        return Meter(self.device)
+
+    def room(self, step: Step) -> int | None:
+        """Bytes that a step may take above its floor; None if that is not known yet."""
+        raise NotImplementedError
+
+    def alone(self, budget: str) -> str:
+        """The budget of a graph that is planned now, if it is alone."""
+        raise NotImplementedError
+
+    def left(self) -> int | None:
+        """Bytes that a call which begins now may take, beside those that are open; None if the budget is a
+        share of what is not known yet.
+        """
+        with self.lock:
+            step = self.step
+            if step is None or not self.open:
+                alone = self.alone(self.asked)
+                return None if alone.endswith("%") else int(alone)
+            room = self.room(step)
+            if room is None:
+                return None
+            if step.metered and self.meter.works:
+                return room - (self._level() - step.floor)
+            return room - self.there_by_plan()
+
+    def there_by_plan(self) -> int:
+        """Bytes that open calls hold and have handed out."""
+        return sum(one.variant.numbers[0] + one.owner.output_bytes for one in self.open.values())
+
+    def _level(self) -> int:
+        """Bytes now; the next reading is as if nobody had looked."""
+        level, peak = self.meter.read()
+        unseen = self._unseen()
+        self._unread = max(self._unread, peak + unseen)
+        return level + unseen
+
+    def _unseen(self, without: Instance | None = None) -> int:
+        """Bytes of the arenas of open calls in which there is no value now: on the CPU values are counted."""
+        if self.device.type != "cpu":
+            return 0
+        others = (one for one in self.open.values() if one is not without and not one.closed)
+        return sum(one.variant.unseen for one in others)
+
+    def is_to_be_compiled(self) -> None:
+        """A graph of the group will be compiled now: what was there so far is part of the step."""
+        if self.shared and self.meter.works:
+            with self.lock:
+                self._level()
+
+    def forget_peak(self) -> None:
+        """What was needed while a graph was compiled is no part of a step."""
+        if self.shared and self.meter.works:
+            self.meter.read()
+
+    def _read(self, ended: Instance | None = None) -> None:
+        """Reads what a half has taken, which is over now."""
+        step = self.step
+        if not self.shared or step is None or not step.metered:
+            return
+        with self.lock:
+            if self.meter.works:
+                level, peak = self.meter.read()
+                step.floor = min(step.floor, level + self._unseen())
+                step.peak = max(step.peak, peak + self._unseen(ended))
+
+    def _meters(self, instance: Instance, *, forward: bool) -> int:
+        """Notes an event with what is read; bytes of the step that are there now."""
+        step = self.step
+        step.metered = True
+        event = Event(instance, forward)
+        if self.meter.works:
+            event.level = self._level()
+            event.before, self._unread = self._unread, 0
+            step.peak = max(step.peak, event.before)
+        else:
+            observe.tell_uncounted(self.options.budget, self.device)
+            event.level = event.before = sum(one.bytes for one in self.open.values())
+        if not forward:
+            if not step.met:
+                # What was made before the first call is gone by then, and was not there when the step began.
+                with contextlib.suppress(RuntimeError):
+                    # Whoever runs the half outside of autograd has no end to wait for.
+                    torch.autograd.Variable._execution_engine.queue_callback(self._read)
+            event.accumulates = self._accumulates(instance)
+            step.met.update(map(id, instance.leaves))
+        step.events.append(event)
+        step.floor = min(step.floor, event.level)
+        return event.level - step.floor
+
+    def _accumulates(self, instance: Instance) -> bool:
+        """Whether the gradients that a backward half makes are added to others, and count meanwhile."""
+        if not self.adds_gradients:
+            return False
+        others = {id(leaf) for one in self.open.values() if one is not instance for leaf in one.leaves}
+        others |= self.step.met
+        gathered: Any = self.meter.parameters.is_gathered
+        return any(leaf.grad is not None or id(leaf) in others or gathered(leaf) for leaf in instance.leaves)
