@@ -309,7 +309,9 @@ def test_graphs_inside_one_another_share_the_budget(programs):
     eager = train(model, compiled=False, **about)
     assert equal(eager, train(model, compiled=True, codegen="rk", budget=budget, **about))
     outer, inner, *others = (one.measured().arena for one in programs)
-    assert len(others) == 2 and outer + inner < sum(others) <= budget, "what is free is used from the second step on"
+    assert len(others) == 2 and outer + inner < sum(others) <= budget, (
+        "what is free is used from the second step on"
+    )
 
 
 @pytest.mark.filterwarnings("ignore:rk. ")

@@ -8,6 +8,7 @@ before anything is exceeded.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -114,14 +115,15 @@ class Careful:
         """Bytes by which what is there will grow, as far as that is known, until the fullest moment."""
         return 0
 
-    def _growth(self, owner: Any, level: int) -> float:
+    def _growths(self, owner: Any, level: int) -> list[float]:
         """Bytes by which each open call has let grow what is there; by which the first one will, if none is
         open.
         """
         forwards = [one for one in self.step.events if one.forward and one.instance.number in self.open]
+        levels = [*(one.level - self.step.floor for one in forwards), level]
         if forwards:
-            return (level - (forwards[0].level - self.step.floor)) / len(forwards)
-        return owner.checkpoint.numbers[0] + owner.checkpoint.schedule.handed / 2
+            return [float(after - before) for before, after in itertools.pairwise(levels)]
+        return [owner.checkpoint.numbers[0] + owner.checkpoint.schedule.handed / 2]
 
     def _lacks(self, instance: Instance, missing: int) -> None:
         """The user is told before the backward half of an instance runs that so many bytes are missing."""
@@ -153,7 +155,7 @@ class Careful:
             )
         if smallest is not None:
             text += f". The smallest budget that does up to here is {smallest - rest} bytes"
-            follows = f"with the calls that follow, {smallest} should do"
+            follows = f"if the calls that follow are like those so far, {smallest} should do"
             text += f"; {follows if rest else 'calls that follow may need more'}"
         sequence.refuse(self, text, int(self.asked), smallest, owner.name)
         return least

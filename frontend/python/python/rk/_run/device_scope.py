@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
@@ -164,7 +165,7 @@ class DeviceGroup(group.Group):
         mine, coming = owner.gradient_bytes, self._coming(owner)
         late = max(coming - sum(one.instance.owner.gradient_bytes for one in forwards), 0)
         first = forwards[0].level - self.step.floor if forwards else level
-        growth = self._growth(owner, level)
+        growth = statistics.mean(self._growths(owner, level))
         rest = max(math.ceil(growth * late / mine) if mine else 0, late, first + coming - level)
         return rest + (level + self.stands(self.step) + rest) // BESIDE if rest else 0
 

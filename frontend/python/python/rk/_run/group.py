@@ -7,8 +7,6 @@ known.
 from __future__ import annotations
 
 import collections
-import contextlib
-import functools
 import gc
 import logging
 import math
@@ -192,9 +190,14 @@ class Group(Metered, Careful):
         return owner.options.codegen == "fx" and any(is_gathered(args[place]) for place in owner.trained)
 
     def _rest(self, owner: Any, level: int) -> int:
-        """As if the functions that have not run yet became calls like those that are open."""
+        """As if the functions that have not run yet became calls like the largest of those that are open."""
         waiting = list(_WAITING.values()).count(key_of(self.options))
-        return math.ceil(self._growth(owner, level) * waiting)
+        if not waiting:
+            return 0
+        least = [one.owner.checkpoint.numbers for one in self.open.values()]
+        takes = max((max(forward, backward) for _, forward, backward, _ in least), default=0)
+        more = max(takes - max(owner.checkpoint.numbers[1:3]), 0)
+        return math.ceil(max(self._growths(owner, level)) * waiting) + more
 
     def let_go_late(self) -> int:
         """Bytes of a collective of FSDP2's: on the CPU gloo's threads let go of its buffers a moment after

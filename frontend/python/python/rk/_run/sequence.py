@@ -361,7 +361,9 @@ def _refuse(group: Any, budget: int, need: int, holder: str, strict: bool) -> No
         f"budget known to do is {need} bytes; {holder} holds the peak"
     )
     if not strict:
-        text += "; a graph of codegen 'inductor' has one plan for all of its calls, one of codegen 'fx' several"
+        text += (
+            "; all calls of a graph of codegen 'inductor' have one plan, those of codegen 'fx' have several"
+        )
     refuse(group, text, budget, need, holder, strict=strict)
 
 
