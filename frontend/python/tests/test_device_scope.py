@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 import torch
@@ -88,13 +89,19 @@ def test_one_graph_with_inductors_kernels_keeps_it_in_every_micro_batch(monkeypa
     assert 0.9 * budget <= found <= budget, found / budget
 
 
-def test_with_inductors_kernels_a_model_is_called_once_in_a_step():
-    model, run = linear(budget="1MB", codegen="inductor")
-    first = run(torch.ones(64, 64))
-    with pytest.raises(rk.CompileError, match="one graph that is called once in a step"):
-        run(torch.ones(64, 64))
-    first.sum().backward()
-    run(torch.ones(64, 64)).sum().backward()
+LARGER = pytest.mark.skipif("RK_NIGHTLY" not in os.environ, reason="of the larger set: RK_NIGHTLY=1")
+
+
+@pytest.mark.parametrize("budget", ["bytes", pytest.param("70%", marks=LARGER)])
+def test_layers_with_inductors_kernels_keep_it(monkeypatch, budget):
+    monkeypatch.setattr(costs, "SAMPLE", {"cpu": 1 << 12})
+    peak, _ = trained(by_blocks, torch.optim.AdamW)
+    asked = int(0.7 * peak) if budget == "bytes" else budget
+    found, _ = trained(by_blocks, torch.optim.AdamW, budget=asked, codegen="inductor")
+    (shared,) = group.GROUPS.values()
+    # Of a share, nothing is known in the first step.
+    most = found if budget == "bytes" else shared.known[-1].measured
+    assert 0.5 * peak <= most <= 0.7 * peak, most / peak
 
 
 def test_auto_stays_below_the_capacity(monkeypatch):
@@ -235,7 +242,6 @@ class Late:
     ("options", "told"),
     [
         (dict(scope="device", codegen="rk"), "codegen='rk'"),
-        (dict(scope="device", codegen="inductor", budget="60%"), "a share of what a first step shows"),
         (dict(scope="device", optimizer=3), "optimizer=int"),
         (dict(scope="total", optimizer=torch.optim.SGD([torch.ones(1)])), "counts with scope='device'"),
     ],

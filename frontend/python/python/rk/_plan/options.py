@@ -118,11 +118,6 @@ class Options:
                 "scope='device' chooses the plan of every call, which codegen='rk' does not let; "
                 "codegen='fx' does, and scope='total' counts what stands there, but for the optimizer"
             )
-        if self.scope == "device" and self.codegen == "inductor" and self.budget.endswith("%"):
-            raise OptionError(
-                f"budget={self.budget!r} of scope='device' is a share of what a first step shows, and a plan "
-                "of Inductor's kernels is made before: give bytes or 'auto', or take codegen='fx'"
-            )
 
     def as_dict(self) -> dict[str, Any]:
         """As ``torch.compile`` takes it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rk._run import sequence
+from rk._run.metered import MARGIN
 from rk._run.variants import Instance, Variant
 from rk.errors import BudgetError
 
@@ -68,7 +69,7 @@ class Careful:
         """What is left free if it can be: a GPU's allocator hands out blocks that are up to a mebibyte longer
         than what is asked for.
         """
-        return 0 if self.device.type == "cpu" else max(room, 0) // sequence.MARGIN
+        return 0 if self.device.type == "cpu" else max(room, 0) // MARGIN
 
     def _tightened(self, instance: Instance, missing: int) -> int:
         """Lets a backward half run by a plan that takes less, of what it has; what is still missing."""
@@ -131,7 +132,7 @@ class Careful:
             # What has one plan is told of when the step is over, and what all of its calls need is known.
             return
         budget, name = int(self.asked), f"backward of {instance.owner.name}"
-        smallest = budget + missing + budget // sequence.MARGIN
+        smallest = budget + missing + budget // MARGIN
         text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
         text += f". The smallest budget that should do is {smallest} bytes"
         sequence.refuse(self, text, budget, smallest, name)
@@ -148,7 +149,7 @@ class Careful:
             smallest = unmet.smallest_bytes
             if smallest is not None:
                 # The caller's loss, and what comes back of it, stand beside the backward half.
-                smallest += there + rest + (there + smallest) // sequence.MARGIN
+                smallest += there + rest + (there + smallest) // MARGIN
             text = (
                 f"the calls of {len(self.classes)} graphs share the budget of {self.asked} bytes and do not "
                 f"fit: {there} bytes are there{self.told()} when {owner.name} begins, and {unmet}"

@@ -23,6 +23,7 @@ from rk._plan import device as devices
 from rk._plan.options import Options
 from rk._plan.planning import readable
 from rk._run import group, optimizers, sequence
+from rk._run.metered import MARGIN
 from rk._run.parameters import trained
 from rk._run.steps import Known, Step
 from rk._run.whole import WholeMeter
@@ -122,7 +123,7 @@ class DeviceGroup(group.Group):
         if self.asked.endswith("%"):
             return budget
         room = int(self.asked) - self.meter.peek() - self.optimizers.to_come()
-        return str(max(room - room // sequence.MARGIN, 1))
+        return str(max(room - room // MARGIN, 1))
 
     def stands(self, step: Step) -> int:
         """Bytes that are there, or will be, whatever the calls of a step do."""

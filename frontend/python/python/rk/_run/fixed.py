@@ -16,17 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 from rk._graph import switches
+from rk._run.metered import MARGIN
 from rk._run.variants import Variant
-from rk.errors import CompileError, ExecutionError
+from rk.errors import ExecutionError
 
 Run = Callable[[list[Any]], Any]
-
-
-def is_planned_again(owner: Any) -> bool:
-    """Whether a class is compiled again for another plan. With scope ``device``, Inductor's kernels are
-    compiled again only for what is left (:func:`fit`).
-    """
-    return not (owner.switches or (owner.options.scope == "device" and owner.options.codegen == "inductor"))
 
 
 def goes_on(owner: Any) -> bool:
@@ -41,7 +35,7 @@ def begin(owner: Any) -> None:
     group = owner.group
     ahead = [one for one in group.classes if one.calls == 0 and one.base is not None]
     if ahead or group.open_classes() or group.comes_with_others or goes_on(owner):
-        for one in filter(is_planned_again, (*ahead, owner)):
+        for one in (one for one in (*ahead, owner) if not one.switches):
             found = None if one.holds_least else _least(one, group.left())
             if found is not None:
                 take(one, found)
@@ -72,13 +66,8 @@ def fit(owner: Any) -> None:
     if group is None or owner.switches:
         # Without a group it is a graph without a backward pass.
         return
-    if not is_planned_again(owner):
-        _fit_alone(owner)
-        return
     if not group.open_classes():
-        # What the last step has taught is compiled before the next one begins.
-        with group.lock:
-            group.finish(owner)
+        _fit_alone(owner)
         return
     step = group.step
     if owner.stale or not (step is None or step.is_careful):
@@ -100,17 +89,23 @@ def fit(owner: Any) -> None:
 
 
 def _fit_alone(owner: Any) -> None:
-    """The same with scope ``device`` and Inductor's kernels. CompileError if another call is open."""
+    """The same where no call is open: with scope ``device``, what stands there may have grown."""
     group = owner.group
-    if group.open_classes():
-        raise CompileError(
-            f"{owner.name} is called while another forward pass has not had its backward pass. With "
-            "scope='device' and codegen='inductor' a model has to be one graph that is called once in a step "
-            "(torch.no_grad() around calls that need no gradient); codegen='fx' keeps the budget of any"
-        )
-    room = group.alone(group.asked)
-    if owner.base.schedule.peak > int(room):
-        owner.asked, owner.stale = (room, 0), True
+    with group.lock:
+        # What the last step has taught is compiled before the next one begins.
+        group.finish(owner)
+    if owner.stale or owner.options.scope != "device":
+        return
+    room, (_, forward, backward, _) = group.left(), owner.base.numbers
+    takes = max(forward, backward + owner.base.schedule.handed)
+    # A plan may use up what is left free for others.
+    if room is not None and takes > room + room // MARGIN:
+        found = _least(owner, room) if owner.holds_least else None
+        if found is None:
+            owner.asked, owner.stale = (str(room), 0), True
+        else:
+            take(owner, found)
+            owner.holds_least = True
 
 
 def tell(owners: list[Any], budget: str) -> None:
@@ -141,9 +136,9 @@ def holding(owner: Any, share: float, budget: int) -> Variant | None:
 
 
 def take(owner: Any, variant: Variant) -> None:
-    """The class runs this plan, of those that it is compiled again for, from its next call on."""
+    """A class with one plan runs this one from its next call on, if it is one to be compiled again for."""
     made_by, *about = variant.made_by
-    if not is_planned_again(owner):
+    if owner.switches:
         return
     if made_by == "alone":
         asked = owner.asked_alone

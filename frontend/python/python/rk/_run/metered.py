@@ -15,6 +15,9 @@ from rk._run.observe import Meter
 from rk._run.steps import Event, Step
 from rk._run.variants import Instance
 
+MARGIN = 200
+"""Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
+
 
 class Metered:
     """See the module."""

@@ -12,14 +12,13 @@ from typing import Any
 
 from rk import _rk
 from rk._run import fixed, refinement
+from rk._run.metered import MARGIN
 from rk._run.steps import Known, Step
 from rk._run.variants import Variant
 from rk.errors import BudgetError
 
 log = logging.getLogger("rk")
 BISECTIONS = 12
-MARGIN = 200
-"""Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
 LEAST_MARGIN = 2000
 """The same where nothing fits with more."""
 LATE = 16
@@ -126,7 +125,7 @@ def learnt(group: Any, step: Step) -> Known:
         return _each_alone(step)
     budget, stands = group.room(step), group.stands(step)
     if budget is None:
-        whole = observed.need([[_keep(one.owner).numbers] for one in instances])
+        whole = observed.need([[one.owner.keep_all.numbers] for one in instances])
         budget = int((whole + stands) * float(group.asked[:-1]) / 100) - stands
     asked, late = budget + stands, min(group.let_go_late(), (budget + stands) // LATE)
     most = budget - budget // LEAST_MARGIN - late
@@ -138,7 +137,7 @@ def learnt(group: Any, step: Step) -> Known:
         variants[owner] += _between(owner, budget, share)
     if observed.are_apart:
         _add_for_room(observed, budget, variants)
-    again = [owner for owner in owners if fixed.is_planned_again(owner)]
+    again = [owner for owner in owners if not owner.switches]
     _plan_again(observed, budget, variants, again)
     for attempt in range(TIGHTER):
         chosen, time, peak, event, bound = found = observed.chosen(budget, variants)
@@ -156,14 +155,15 @@ def learnt(group: Any, step: Step) -> Known:
         chosen, time, peak, event, bound = observed.chosen(budget, variants)
     holder = _holder(observed, event)
     taken = group.taken(step)
-    if chosen is None and group.meter.works and taken <= asked:
+    has_arenas = any(one.variant.schedule.step is not None for one in instances)
+    if chosen is None and group.meter.works and not has_arenas and taken <= asked:
         # By plan it does not fit, and it did: what lived beside the calls was not there at their peaks.
         ran = [one.variant for one in instances]
         time, bound = (sum(getattr(one.schedule, name) for one in ran) for name in ("time", "lower_bound"))
         return Known(tuple(step.trail), ran, asked, taken, time, bound, holder)
     need, peak = stands + peak + peak // MARGIN, stands + peak
     if chosen is None:
-        _refuse(group, asked, need, holder, all(one.switches or one in again for one in owners))
+        _refuse(group, asked, need, holder)
         return Known(tuple(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
     found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
     base = sum(one.owner.base.schedule.base_time for one in instances)
@@ -247,10 +247,6 @@ def _add_seen(observed: Observed, variants: dict[Any, list[Variant]]) -> bool:
 
 def _least(owner: Any) -> list[Variant]:
     return [owner.checkpoint] if owner.switches else []
-
-
-def _keep(owner: Any) -> Variant:
-    return owner.keep_all if owner.switches or fixed.is_planned_again(owner) else owner.base
 
 
 def _ends(owner: Any) -> list[Variant]:
@@ -355,23 +351,17 @@ def _holder(observed: Observed, event: int) -> str:
     return f"{half} of {instance.owner.name}, call {place + 1} of the step"
 
 
-def _refuse(group: Any, budget: int, need: int, holder: str, strict: bool) -> None:
+def _refuse(group: Any, budget: int, need: int, holder: str) -> None:
     text = (
         f"no choice for the {len(group.classes)} graphs of the run fits in {budget} bytes; the smallest "
         f"budget known to do is {need} bytes; {holder} holds the peak"
     )
-    if not strict:
-        text += (
-            "; all calls of a graph of codegen 'inductor' have one plan, those of codegen 'fx' have several"
-        )
-    refuse(group, text, budget, need, holder, strict=strict)
+    refuse(group, text, budget, need, holder)
 
 
-def refuse(
-    group: Any, text: str, budget: int, smallest: int | None, holder: str, *, strict: bool = True
-) -> None:
+def refuse(group: Any, text: str, budget: int, smallest: int | None, holder: str) -> None:
     """Tells the user that the budget of a run cannot be met, as ``on_infeasible`` says."""
-    if strict and group.options.on_infeasible == "error":
+    if group.options.on_infeasible == "error":
         error = BudgetError(text)
         error.budget_bytes, error.smallest_bytes, error.holder = budget, smallest, holder
         error.lower_bound_bytes = None
