@@ -82,6 +82,17 @@ FOUND = {
             303490, (Layer("Checkpointed", {"how": "plain"}),), output="with input", change="output in place"
         ),
     ),
+    # What hooks have copied does not tell by its memory which forward pass it is of.
+    "several runs and hooks that copy": (
+        "fx verify",
+        Program(
+            303626,
+            (Layer("Layer", {"act": "gelu", "bias": True}),),
+            forwards=2,
+            order="each",
+            hooks=("saved copy",),
+        ),
+    ),
     # Inductor draws numbers of its own, and the same ones under a budget.
     "numbers that Inductor draws": (
         "inductor",
@@ -167,6 +178,18 @@ def test_a_fault_is_noticed(monkeypatch):
     monkeypatch.setattr(program, "_function", off)
     (outcome,) = judge(Program(0, (Layer("Layer", {"act": "tanh", "bias": True}),)), ["fx 100%"])
     assert outcome.verdict == "wrong", outcome
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_verify_knows_which_run_goes_backward_when_hooks_copy(order):
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(32, 32), nn.GELU()) for _ in range(4)))
+    run = rk.compile(model, budget="60%", verify=True, on_infeasible="best")
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda one: one):
+        losses = [run(torch.randn(16, 32)).sum() for _ in range(3)]
+    for place in order:
+        losses[place].backward()
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda one: one):
+        run(torch.randn(16, 32)).sum().backward()
 
 
 def test_verify_knows_which_run_goes_backward():

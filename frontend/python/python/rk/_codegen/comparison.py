@@ -6,13 +6,15 @@ original order, and runs first, on copies of what it updates and from the same g
 
 from __future__ import annotations
 
+import dataclasses
+import operator
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from rk._codegen import bits, emit
+from rk._codegen import bits, emit, saved_hooks
 from rk._graph import random_state
 from rk._graph.graph_text import Text
 from rk._graph.step import Step
@@ -28,6 +30,18 @@ UNSEEN = (
 Run = Callable[[list[Any]], Sequence[Any]]
 
 
+@dataclasses.dataclass
+class Waiting:
+    """A forward pass whose backward pass has not come."""
+
+    expected: Sequence[Any]
+    """What it saved without the plan."""
+    storages: list[weakref.ref[torch.UntypedStorage]]
+    """Those of what it saved with the plan."""
+    contents: list[bytes]
+    """What was in them, if hooks of the user's get what is saved and may give back something else."""
+
+
 class Verifier:
     """Compares the steps of one graph."""
 
@@ -41,8 +55,7 @@ class Verifier:
         self.updated = step.updated()
         self.device = device
         self.left = STEPS
-        self.saved: list[tuple[list[weakref.ref[torch.UntypedStorage]], Sequence[Any]]] = []
-        """Of each run that has not gone backward: the storages that it saved, what the other one saved."""
+        self.waiting: list[Waiting] = []
 
     def run_forward(self, run: Run, args: list[Any]) -> Sequence[Any]:
         """Runs forward both ways; VerifyError names the first output or buffer that differs."""
@@ -60,31 +73,41 @@ class Verifier:
         for index, original in originals.items():
             _compare(f"the update of {self.names[index]}", copies[index], original)
         _compare("the generator", after, random_state.save(self.device))
-        storages = [weakref.ref(one) for one in _storages(found[self.outputs :])]
-        self.saved.append((storages, expected[self.outputs :]))
+        saved = found[self.outputs :]
+        hooked, _ = saved_hooks.installed()
+        storages = [weakref.ref(one) for one in _storages(saved)]
+        contents = _contents(saved) if hooked else []
+        self.waiting.append(Waiting(expected[self.outputs :], storages, contents))
         return found
 
     def run_backward(self, run: Run, args: list[Any]) -> Sequence[Any]:
         """Runs backward both ways; VerifyError names the first gradient that differs."""
         carried = len(args) - self.tangents
-        place = self._place_of(_storages(args[:carried]))
+        place = self._place_of(args[:carried])
         if place is None:
             return run(args)
-        _, saved = self.saved.pop(place)
-        expected = self.backward(*saved, *args[carried:])
+        expected = self.backward(*self.waiting.pop(place).expected, *args[carried:])
         found = run(args)
         for name, one, other in zip(self.names, expected, found, strict=False):
             _compare(f"the gradient of {name}", one, other, UNSEEN)
-        self.left -= 1
+        self.left = max(self.left - 1, 0)
         return found
 
-    def _place_of(self, storages: list[torch.UntypedStorage]) -> int | None:
-        """Which of the runs that wait this backward pass belongs to: they come in any order, or never."""
-        for place, (kept, _) in enumerate(self.saved):
-            if all(any(one() is storage for storage in storages) for one in kept):
+    def _place_of(self, given: Sequence[Any]) -> int | None:
+        """Which of the runs that wait this backward pass belongs to: they come in any order, or never. None
+        if nothing tells.
+        """
+        storages = _storages(given)
+        for place, one in enumerate(self.waiting):
+            if all(any(kept() is storage for storage in storages) for kept in one.storages):
                 return place
-        # Hooks of the user's may have packed what was saved into something else.
-        return len(self.saved) - 1 if self.saved and self.left > 0 else None
+        if not self.waiting or self.left == 0:
+            return None
+        # Hooks of the user's have packed what was saved: it is the run that saved most of what came back.
+        contents = _contents(given)
+        alike = [sum(map(operator.eq, one.contents, contents)) for one in self.waiting]
+        most = max(alike)
+        return alike.index(most) if alike.count(most) == 1 or most == len(contents) else None
 
     @property
     def tangents(self) -> int:
@@ -95,6 +118,10 @@ class Verifier:
 
 def _storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
     return [one.untyped_storage() for one in values if isinstance(one, torch.Tensor)]
+
+
+def _contents(values: Sequence[Any]) -> list[bytes]:
+    return [bits.digest(one) for one in values if isinstance(one, torch.Tensor)]
 
 
 def _compare(name: str, expected: Any, found: Any, unless: str = "") -> None:
