@@ -86,3 +86,29 @@ def test_nothing_counts_with_a_torch_that_was_never_seen(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.999.0")
     assert observe.counter() is None
     assert observe.count() is None
+
+
+ALONE = """
+import torch
+from rk._plan import living
+from rk._run import observe, parameters
+import rk
+
+asked = []
+objects = living.objects
+living.objects = lambda classes: asked.append(classes) or objects(classes)
+layer = torch.nn.Linear(8, 8)
+step = rk.compile(torch.nn.Sequential(layer, torch.nn.GELU()), budget="100%")
+for _ in range(2):
+    step(torch.randn(4, 8)).sum().backward()
+assert layer.weight.grad is not None
+assert not asked, asked
+assert observe.uncounted.cache_info().currsize == 0
+"""
+
+
+def test_one_graph_alone_is_not_counted_and_nobody_looks_for_parameters():
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr

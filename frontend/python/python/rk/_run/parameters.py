@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
@@ -99,6 +100,9 @@ def gathered() -> list[torch.Tensor]:
 
 
 def _sharded() -> tuple[type, ...]:
+    # Dynamo loads the module in any case, and no parameter is sharded where no process knows of another.
+    if not (dist.is_available() and dist.is_initialized()):
+        return ()
     return _loaded(f"{_FSDP}._fsdp_param", "FSDPParam")
 
 
