@@ -88,6 +88,18 @@ def test_nothing_counts_with_a_torch_that_was_never_seen(monkeypatch):
     assert observe.count() is None
 
 
+@pytest.mark.parametrize("missing", COUNTERS)
+def test_a_counter_that_cannot_be_loaded_is_told_once(monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, f"rk.{missing}", None)
+    observe._tell_missing.cache_clear()
+    if missing == "_rk_memory":
+        monkeypatch.setattr(_torch, "RUNTIME", "2.0.0")
+    with pytest.warns(UserWarning, match=f"rk.{missing} is a part of rk .* cannot be loaded") as told:
+        found = [observe.counter(), observe.counter()]
+    assert len(told) == 1
+    assert found == [None if missing == "_rk_memory" else sys.modules["rk._rk_memory"]] * 2
+
+
 ALONE = """
 import torch
 from rk._plan import living

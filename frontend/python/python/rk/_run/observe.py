@@ -8,7 +8,6 @@ parameters of this process (:mod:`rk._run.parameters`).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import warnings
@@ -63,9 +62,25 @@ def counter() -> ModuleType | None:
     """
     names = ["rk._rk_runtime"] if _torch.refuse_runtime() is None else []
     for name in names if _torch.is_unseen() else [*names, "rk._rk_memory"]:
-        with contextlib.suppress(ImportError):
+        try:
             return importlib.import_module(name)
+        except ImportError as error:
+            _tell_missing(name, str(error))
     return None
+
+
+@functools.cache
+def _tell_missing(name: str, error: str) -> None:
+    """Says, once, that a part of the package cannot be loaded, though it was built for this torch."""
+    follows = {
+        "rk._rk_runtime": "codegen='rk' cannot run, and what is allocated on the CPU is counted without it",
+        "rk._rk_memory": "what is allocated on the CPU between calls that share a budget is not counted",
+    }
+    warnings.warn(
+        f"rk: {name} is a part of rk for torch {torch.__version__} and cannot be loaded ({error}), so "
+        f"{follows[name]}. Installing rk again brings it back",
+        stacklevel=2,
+    )
 
 
 def count() -> Callable[[], tuple[int, int]] | None:
