@@ -56,6 +56,8 @@ class Emitter:
         """How many of the carried tensors, the last ones, may be changed by the caller unnoticed; how many
         objects come after the tensors.
         """
+        self.objects: list[fx.Node] = []
+        """What forward has of values that are objects."""
         self.states: dict[fx.Node, fx.Node] = {}
         """Per random node that runs again, the generator state of its first run."""
         self.origins: dict[fx.Node, fx.Node] = {}
@@ -102,6 +104,8 @@ class Emitter:
     def _hand_over(self) -> None:
         """The end of the forward pass: from here on nodes go into the other graph."""
         self.handed_out = [self._value(node, as_output=True) for node in self.step.outputs]
+        # In every plan, also where only backward reads them: so all plans of a step save the same objects.
+        self.objects = [self._value(node) for node in self.step.objects]
         self.graph = self.backward = fx.Graph()
         for node in self.step.placeholders:
             if joint.is_backward_only(node):
@@ -251,10 +255,8 @@ class Emitter:
             return
         self.backward.output(tuple(self._value(node) for node in self.step.gradients))
         _erase_unread(self.backward)
-        for node in self.step.placeholders:
-            if joint.is_opaque(node):
-                # By every plan, so that all plans of a step save objects at the same places.
-                self._here(self.now[node])
+        for instance in self.objects:
+            self._here(instance)
         for instance, carried in list(self.carried.items()):
             if not carried.users and not joint.is_opaque(instance):
                 self.backward.erase_node(carried)

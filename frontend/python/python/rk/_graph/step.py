@@ -69,6 +69,14 @@ class Step:
         """What the caller may change between forward and backward; nothing, where there is no backward."""
         return loans.Loans(self.gm.graph, self.outputs, self.gradients)
 
+    @property
+    def objects(self) -> list[fx.Node]:
+        """What forward is given, or makes, that is neither a tensor nor a number."""
+        given = [node for node in self.placeholders if not joint.is_backward_only(node)]
+        made = self.nodes[: self.nodes.index(None)] if self.tangents else self.nodes
+        calls = [node for node in made if node is not None and node.op == "call_function"]
+        return [node for node in (*given, *calls) if joint.is_opaque(node)]
+
     def is_lent(self, placeholder: fx.Node) -> bool:
         """Whether nothing may read the argument after the hand-over but what backward itself reads."""
         return self.boundary is not None and placeholder in self.loans.arguments

@@ -1,7 +1,8 @@
 """What no plan can be made of is refused by name, before anything is read.
 
 That is a value whose bytes nobody knows ahead: a tensor without a storage of its own (a sparse one), and one
-whose size depends on data.
+whose size depends on data. And an object that is made of tensors, and read by what may run again: a plan
+orders runs by the tensors that they make and read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 from torch import fx
 
 from rk._graph import joint
+from rk._graph.repetition import Manner, manner_of
 from rk.errors import CompileError
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -27,6 +29,8 @@ def check(graph: fx.Graph) -> None:
                 raise CompileError(f"{_named(node)} {reason}")
         if joint.is_call(node):
             _check_arguments(node)
+            if joint.is_opaque(node):
+                _check_object(node)
 
 
 def _reason(value: torch.Tensor) -> str:
@@ -63,6 +67,17 @@ def _check_arguments(call: fx.Node) -> None:
             f"{_named(call)} takes the number {found[0]}, which is computed from data: rk plans steps that "
             "are known. With torch._dynamo.config.capture_scalar_outputs off (it is on with fullgraph=True), "
             f"Dynamo ends the graph where it is read, and plans are made for both sides; {_ELSEWHERE}"
+        )
+
+
+def _check_object(call: fx.Node) -> None:
+    given = [one for one in call.all_input_nodes if joint.tensor_of(one) is not None]
+    again = [one for one in (call, *call.users) if one.op == "call_function" and manner_of(one) < Manner.ONCE]
+    if given and again:
+        raise CompileError(
+            f"{_named(call)} makes an object that is no tensor out of tensors, and {_named(again[0])} may "
+            "run again: rk orders runs by tensors. What is not given to rk.allow_recompute runs once, in its "
+            f"place; {_ELSEWHERE}"
         )
 
 
