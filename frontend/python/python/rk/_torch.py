@@ -194,6 +194,7 @@ PARTS = {
         "torch.utils._mode_utils.no_dispatch",
         "torch.utils._python_dispatch.TorchDispatchMode",
         "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
+        "torch.utils._python_dispatch._pop_mode_temporarily",
     ),
     # A torch without CUDA has the names, except the first one.
     "a GPU": (

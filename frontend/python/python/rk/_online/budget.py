@@ -29,14 +29,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensor
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    _get_current_dispatch_mode_stack,
-)
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 from torch.utils.data import get_worker_info
 
 from rk._online.dispatch import Managed, OutOfMemoryError, Runtime
+from rk._online.managed import BudgetMode, is_of_parts
 from rk._rk import budget_bytes
 
 __all__ = [
@@ -52,7 +49,7 @@ __all__ = [
 ]
 
 
-class _Mode(TorchDispatchMode):
+class _Mode(BudgetMode):
     # They are refused by name.
     supports_higher_order_operators = True
 
@@ -82,10 +79,8 @@ class _Mode(TorchDispatchMode):
         if FakeTensor in types:
             # Somebody traces a graph: there is no memory in it.
             return func(*args, **(kwargs or {}))
-        for kind in types:
-            if kind is not Managed and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
-                # A tensor of parts (jagged ones, other people's). They come back here, one by one.
-                return NotImplemented
+        if any(map(is_of_parts, types)):
+            return NotImplemented
         return self.runtime.dispatch(func, args, kwargs or {})
 
 

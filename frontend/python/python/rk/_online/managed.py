@@ -5,14 +5,20 @@ Not here: what runs on them (``dispatch``).
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+    _pop_mode_temporarily,
+)
 
 from rk._online.gradients import Parts
 from rk._online.replay import flat
@@ -20,7 +26,26 @@ from rk._online.replay import flat
 if TYPE_CHECKING:
     from rk._online.dispatch import Runtime
 
-__all__ = ["Managed", "held"]
+__all__ = ["BudgetMode", "Managed", "held"]
+
+
+class BudgetMode(TorchDispatchMode):
+    """A budget that is obeyed now."""
+
+    runtime: Runtime
+
+
+@contextlib.contextmanager
+def out_of_budgets() -> Iterator[Runtime | None]:
+    """As a mode is while it runs an operator, so that what it calls does not come back to it: without the
+    innermost budget, whose runtime this is, and all that was entered in it.
+    """
+    modes = _get_current_dispatch_mode_stack()
+    places = [place for place, mode in enumerate(modes) if isinstance(mode, BudgetMode)]
+    with contextlib.ExitStack() as stack:
+        for _ in modes[places[-1] :] if places else ():
+            stack.enter_context(_pop_mode_temporarily())
+        yield modes[places[-1]].runtime if places else None
 
 
 class Managed(Tensor):
@@ -44,9 +69,12 @@ class Managed(Tensor):
         """Runs an operator where no budget is active: in the budget that its first managed argument belongs
         to.
         """
-        for leaf in flat([*args, *(kwargs or {}).values()]):
-            if isinstance(leaf, Managed):
-                return leaf._runtime.dispatch(func, args, kwargs or {})
+        if any(map(is_of_parts, types)):
+            return NotImplemented
+        with out_of_budgets() as runtime:
+            for leaf in flat([*args, *(kwargs or {}).values()]):
+                if isinstance(leaf, Managed):
+                    return (runtime or leaf._runtime).dispatch(func, args, kwargs or {})
         raise AssertionError(f"{func} without a managed tensor")
 
     def plain(self) -> Tensor:
@@ -140,6 +168,13 @@ class Managed(Tensor):
     def is_checkpoint(self) -> bool:
         """Whether a budget manages this tensor."""
         return True
+
+
+def is_of_parts(kind: type) -> bool:
+    """Whether operators on a class of tensors are its own: jagged ones, other people's. What it calls on its
+    parts comes back, one by one.
+    """
+    return kind is not Managed and kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def held(references: Iterable[weakref.ref[Managed]]) -> list[int]:
