@@ -169,10 +169,19 @@ fn node<'c>(
             made.results()
         }
     };
-    // An undefined tensor, a view and what nobody reads need no name outside.
-    let kept: Vec<usize> = (0..op.result_count())
-        .filter(|&index| op.result(index).is_some_and(|value| !value.is_unused() && !value.ty().is_none()))
-        .collect();
+    // A view and what nobody reads need no name outside.
+    let read = |&index: &usize| op.result(index).is_some_and(|value| !value.is_unused());
+    let kept: Vec<usize> = (0..op.result_count()).filter(read).collect();
+    if let Some(&undefined) =
+        kept.iter().find(|&&index| op.result(index).is_some_and(|value| value.ty().is_none()))
+    {
+        let message = format!(
+            "result {undefined} of '{}' is an undefined tensor (its type is none), and nothing can read one: write none \
+             as the argument that it is, and leave it out of what the step returns",
+            call.operator()
+        );
+        return Err(Diagnostic::error(op.location(), message).into());
+    }
     if let Some(&view) =
         kept.iter().find(|&&index| AtenOp::of(op).is_some_and(|call| call.base_of(index).is_some()))
     {
