@@ -28,6 +28,8 @@ def _section(name: str, value: Any, *, signature: bool = True) -> str:
     if signature and not isinstance(value, ModuleType) and (shown := _signature(name, value)):
         parts.append(f"```text\n{shown}\n```")
     parts.append(_markdown(inspect.getdoc(value) or ""))
+    if signature and (made := _constructor(value)):
+        parts.append(_markdown(made))
     if rows := [f"| `{member}` | {_cell(about)} |" for member, about in _members(value)]:
         parts.append("\n".join(["| name | meaning |", "|---|---|", *rows]))
     return "\n\n".join(part for part in parts if part)
@@ -79,8 +81,7 @@ def _returned(value: Any) -> type | None:
 def _members(value: Any) -> list[tuple[str, str]]:
     """Public fields, properties and methods that say what they are, as they stand in the source."""
     if isinstance(value, ModuleType):
-        owned = [getattr(value, name) for name in getattr(value, "__all__", ())]
-        return [(f"{one.__name__}()", inspect.getdoc(one) or "") for one in owned]
+        return _of_module(value)
     if not inspect.isclass(value) or not value.__module__.startswith("rk."):
         return []
     try:
@@ -96,6 +97,27 @@ def _members(value: Any) -> list[tuple[str, str]]:
         elif isinstance(node, ast.AnnAssign):
             found.append((ast.unparse(node.target), _string(behind)))
     return [(name, about) for name, about in found if about and not name.startswith("_")]
+
+
+def _of_module(module: ModuleType) -> list[tuple[str, str]]:
+    """What a module hands out, and under which other names."""
+    found: list[tuple[str, str]] = []
+    names = getattr(module, "__all__", ())
+    for name in names:
+        one = getattr(module, name)
+        own = one.__name__ if isinstance(one, ModuleType) or one.__name__ in names else name
+        call = "" if isinstance(one, ModuleType) else "()"
+        about = (inspect.getdoc(one) or "") if own == name else f"Another name of ``{own}{call}``."
+        found.append((f"{name}{call}", about))
+    return found
+
+
+def _constructor(value: Any) -> str:
+    """What a class says of the arguments it is made with; errors are not made by users."""
+    if not inspect.isclass(value) or issubclass(value, BaseException):
+        return ""
+    _, args, rest = (inspect.getdoc(value.__init__) or "").partition("\nArgs:\n")
+    return f"{args.lstrip()}{rest}"
 
 
 def _names(arguments: ast.arguments) -> str:
@@ -122,9 +144,27 @@ def _string(node: ast.stmt | None) -> str:
 
 def _markdown(doc: str) -> str:
     """A docstring as a page has it: roles and double backticks are reStructuredText's."""
-    plain = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", doc).replace("``", "`")
+    plain = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", _listed(doc)).replace("``", "`")
     examples = re.compile(r"(?:^>>> .*\n?|^\.\.\. .*\n?)+", re.MULTILINE)
     return examples.sub(lambda one: f"```text\n{one[0].strip()}\n```\n", plain).strip()
+
+
+def _listed(doc: str) -> str:
+    """A docstring with its sections (``Args:``, ``Returns:``, ``Yields:``, ``Raises:``) as lists."""
+    lines: list[str] = []
+    section = ""
+    for line in doc.splitlines():
+        if line in ("Args:", "Returns:", "Yields:", "Raises:"):
+            section = line[:-1]
+            lines += [f"**{section}**", ""]
+        elif section in ("Args", "Raises") and (entry := re.match(r"    (\*{0,2}\w+): (.*)", line)):
+            lines.append(f"- `{entry[1]}`: {entry[2]}")
+        elif section and line.startswith("    "):
+            lines.append(f"  {line.strip()}" if section in ("Args", "Raises") else line.strip())
+        else:
+            section = section if not line else ""
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _cell(doc: str) -> str:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import rk
 from reference import api, dialect, pages, tools
 
 ABSENT = {
@@ -30,6 +31,20 @@ def test_every_section_says_something():
 
 def test_what_a_docstring_marks_is_marked_on_the_page():
     assert api._markdown("As :func:`plan`, in ``bytes``.") == "As `plan`, in `bytes`."
+
+
+def test_sections_of_a_docstring_are_lists_on_the_page():
+    doc = "Does.\n\nArgs:\n    x: What comes\n        in.\n    **more: Rest.\n\nReturns:\n    It: all."
+    assert api._markdown(doc) == (
+        "Does.\n\n**Args**\n\n- `x`: What comes\n  in.\n- `**more`: Rest.\n\n**Returns**\n\nIt: all."
+    )
+
+
+def test_a_module_lists_each_thing_once():
+    rows = dict(api._of_module(rk.rkgb))
+    assert {"make_B()", "print_graph()", "Btools"} <= set(rows)
+    assert rows["print_D_graph()"] == "Another name of ``print_graph()``."
+    assert rows["Atools"] == "Another name of ``rk.rkgb``."
 
 
 def test_every_environment_variable_is_explained():

@@ -106,12 +106,22 @@ def compile(
 ) -> Any:
     """``torch.compile`` with the backend rk; options are checked before anything is compiled.
 
-    ``optimizer`` is the one that will train the model, or several: with scope ``device`` its state counts
-    before it exists.
+    Args:
+        model: A module or a function, as ``torch.compile`` takes it.
+        dynamic: As for ``torch.compile``: whether sizes are symbols from the start.
+        fullgraph: As for ``torch.compile``: whether a graph break is an error.
+        optimizer: The one that will train the model, or several: with scope ``device`` its state counts
+            before it exists.
+        **options: Those of the backend, such as ``budget="60%"``; a ``budget`` in bytes is a number or a text
+            with a unit.
 
-    Raises OptionError for an unknown option, unit or value. The first call raises BudgetError when nothing
-    fits, and CompileError when the budget governs nothing because Dynamo gave the model up (option
-    ``on_unplanned``).
+    Returns:
+        What ``torch.compile`` returns. Its first call is compiled, and raises BudgetError when nothing fits,
+        and CompileError when the budget governs nothing because Dynamo gave the model up (option
+        ``on_unplanned``).
+
+    Raises:
+        OptionError: An option, a unit or a value is not known.
     """
     import torch
 

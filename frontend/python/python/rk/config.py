@@ -19,6 +19,7 @@ from rk._plan.options import COMMON, Options
 
 __all__ = ["patch", "reset"]
 
+# What each of them means stands at the class Options.
 budget: int | str
 share_of: str
 scope: str
@@ -38,7 +39,14 @@ on_unplanned: str
 def patch(**options: Any) -> Iterator[None]:
     """Sets options inside of a ``with`` block or a decorated function.
 
-    Raises OptionError for an unknown option, unit or value.
+    Args:
+        **options: Those of the backend. Outside of the block they are as before.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        OptionError: An option, a unit or a value is not known.
     """
     before = dict(COMMON)
     COMMON.update(Options.checked(options))

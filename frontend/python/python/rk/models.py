@@ -35,7 +35,17 @@ def __getattr__(name: str) -> Callable[..., nn.Sequential]:
 
 
 def sequential(network: nn.Module) -> nn.Sequential:
-    """A network of these families as a sequence; the parameters are shared. Raises TypeError for others."""
+    """A network of these families as a sequence.
+
+    Args:
+        network: One of torchvision's networks; its parameters are shared, not copied.
+
+    Returns:
+        The stages of the network under the names that they have in it.
+
+    Raises:
+        TypeError: The network is of another family, or has classifiers that leave it in the middle.
+    """
     return nn.Sequential(OrderedDict(_stages(network)))
 
 

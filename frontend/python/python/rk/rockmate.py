@@ -45,8 +45,17 @@ SOLVERS = {
 class _WithSolver(Rockmate):
     kind: str
 
-    def __init__(self, model: nn.Module, model_inputs: Any, budget: int | str = "auto", **options: Any):
-        """As ``rk.Rockmate``; an option ``solver`` would be another class."""
+    def __init__(
+        self, model: nn.Module, model_inputs: Any, budget: int | str = "auto", **options: Any
+    ) -> None:
+        """As ``rk.Rockmate``; an option ``solver`` would be another class.
+
+        Args:
+            model: The model.
+            model_inputs: One input, a tuple of arguments, or a dict of keywords.
+            budget: Bytes, ``"2GiB"``, a share such as ``"60%"``, or ``"auto"``.
+            **options: Those of the backend.
+        """
         super().__init__(model, model_inputs, budget, solver=SOLVERS[self.kind], **options)
 
 
@@ -75,19 +84,44 @@ class Hiremate(_WithSolver):
 
 
 def generate_config(config_type: str) -> dict[str, Any]:
-    """The options of a kind of Rockmate's. Raises OptionError for another."""
+    """The options of one of Rockmate's kinds.
+
+    Args:
+        config_type: ``rotor``, ``rockmate``, ``checkmate``, ``hilp``, ``hiremate`` or ``noremat``.
+
+    Returns:
+        Options of the backend.
+
+    Raises:
+        OptionError: There is no such kind.
+    """
     if config_type not in SOLVERS:
         raise OptionError(f"there is no configuration '{config_type}'; there are {', '.join(SOLVERS)}")
     return {"solver": SOLVERS[config_type], "time_limit": "10s"}
 
 
 def save_config(config: Mapping[str, Any], filename: str | os.PathLike[str]) -> None:
-    """Writes options to a file, as JSON."""
+    """Writes options to a file, as JSON.
+
+    Args:
+        config: Options of the backend.
+        filename: The file to write.
+    """
     save(Path(filename), (json.dumps(dict(config), indent=2) + "\n").encode())
 
 
 def load_config(filename: str | os.PathLike[str]) -> dict[str, Any]:
-    """The options in a file. Raises OptionError when there are none."""
+    """Reads options from a file.
+
+    Args:
+        filename: What :func:`save_config` wrote.
+
+    Returns:
+        Options of the backend.
+
+    Raises:
+        OptionError: The file holds none.
+    """
     try:
         return dict(json.loads(Path(filename).read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -102,6 +136,23 @@ def from_config(
     config: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Rockmate:
-    """A model within a budget, with the options of a configuration."""
+    """A model within a budget, with the options of a configuration.
+
+    Args:
+        model: The model.
+        model_inputs: One input, a tuple of arguments, or a dict of keywords.
+        budget: Bytes, ``"2GiB"``, a share such as ``"60%"``; what the device has left without it.
+        config_type: One of Rockmate's kinds, as :func:`generate_config` has them.
+        config: Options instead of those of a kind.
+        **options: More of them, which come first.
+
+    Returns:
+        The model, ready to train.
+
+    Raises:
+        BudgetError: Nothing fits into the budget.
+        CompileError: The model is not one graph.
+        OptionError: An option, a unit or a value is not known.
+    """
     asked = dict(generate_config(config_type) if config is None else config)
     return Rockmate(model, model_inputs, "auto" if budget is None else budget, **{**asked, **options})

@@ -48,11 +48,24 @@ class Checkpointable(nn.Module):
         loss_tmp_memory_usage: int = 0,
         custom_input: Any = None,
     ) -> None:
-        """With an ``input`` it is measured at once; with a ``mem_limit`` in bytes it is planned, too.
+        """Takes the stages of a sequence.
 
-        ``preserve_rng_state=False`` saves keeping the generators' state, and is for models that draw nothing.
-        ``loss_tmp_memory_usage`` bytes are left for the loss. ``mem_slots`` and ``force_python`` are accepted
-        for rotor's scripts; the planner has slots and a program of its own.
+        Args:
+            model: The sequence; nested ones are taken apart.
+            input: A sample. With it the stages are measured at once.
+            mem_limit: Bytes, or a text such as ``"700MiB"``. With it and a sample the sequence is planned,
+                too.
+            mem_slots: Accepted for rotor's scripts; the planner has slots of its own.
+            verbosity: Above 0, what was measured and planned is printed.
+            force_python: Accepted for rotor's scripts; the planner is no Python.
+            preserve_rng_state: False saves keeping the generators' state, and is for models that draw
+                nothing.
+            loss_tmp_memory_usage: Bytes that are left for the loss.
+            custom_input: Rotor's other name of ``input``.
+
+        Raises:
+            OptionError: The model is no sequence, is empty, or has hooks that cannot be called.
+            BudgetError: No order of the stages keeps within the limit.
         """
         super().__init__()
         if not isinstance(model, nn.Sequential):
@@ -81,8 +94,12 @@ class Checkpointable(nn.Module):
                 self.compute_sequence(mem_limit)
 
     def measure(self, input: Any) -> None:
-        """Runs every stage forward and backward on a sample. Parameters, gradients, buffers and generators
-        are as before.
+        """Runs every stage forward and backward on a sample.
+
+        Parameters, gradients, buffers and generators are as before.
+
+        Args:
+            input: The sample, as ``forward`` takes it.
         """
         self._run = list(self.functions)
         self.costs = chain.measured(self.names, self._run, input)
@@ -99,7 +116,14 @@ class Checkpointable(nn.Module):
     ) -> None:
         """Plans within a limit in bytes; without one, within 90 % of the memory that is free.
 
-        Raises BudgetError, with the smallest feasible limit, when nothing fits.
+        Args:
+            mem_limit: Bytes, or a text such as ``"700MiB"``.
+            mem_slots: Accepted for rotor's scripts.
+            custom_mem_limit: Rotor's other name of ``mem_limit``.
+
+        Raises:
+            BudgetError: Nothing fits; it has the smallest feasible limit.
+            OptionError: Nothing was measured, or the limit is no number of bytes.
         """
         if self.costs is None:
             raise OptionError("call measure(sample) before compute_sequence()")
@@ -111,7 +135,17 @@ class Checkpointable(nn.Module):
             self.display()
 
     def forward(self, input: Any) -> Any:
-        """The model's result. Where no gradient is recorded, the model is called as it is."""
+        """The model's result. Where no gradient is recorded, the model is called as it is.
+
+        Args:
+            input: What the first module takes.
+
+        Returns:
+            What the last module returns.
+
+        Raises:
+            OptionError: There is no sequence yet.
+        """
         if not torch.is_grad_enabled():
             return self.model(input)
         if self.sequence is None:
@@ -135,11 +169,19 @@ class Checkpointable(nn.Module):
                 )
 
     def get_expected_memory(self) -> int:
-        """Peak bytes of the sequence."""
+        """Peak bytes of the sequence.
+
+        Returns:
+            Bytes on top of parameters, their gradients and the input.
+        """
         return self._planned().peak
 
     def get_expected_makespan(self) -> float:
-        """Milliseconds of the sequence, forward and backward."""
+        """Milliseconds of the sequence, forward and backward.
+
+        Returns:
+            Milliseconds, as measured stage by stage.
+        """
         return self._planned().seconds * 1e3
 
     def display(self) -> None:

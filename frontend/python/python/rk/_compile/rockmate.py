@@ -31,11 +31,19 @@ class Rockmate(nn.Module):
     """
 
     def __init__(self, model: nn.Module, sample: Any, budget: int | str = "auto", **options: Any) -> None:
-        """``sample`` is one input, a tuple of arguments or a dict of keywords; ``options`` are those of the
-        backend.
+        """Plans the training step of a model; nothing of it is run.
 
-        Nothing is run. Raises BudgetError when nothing fits, OptionError, and CompileError when the model is
-        not one graph.
+        Args:
+            model: The model.
+            sample: One input, a tuple of arguments, or a dict of keywords.
+            budget: Bytes, ``"2GiB"``, a share such as ``"60%"`` of the peak without recomputation, or
+                ``"auto"``: what the device has left.
+            **options: Those of the backend.
+
+        Raises:
+            BudgetError: Nothing fits into the budget.
+            CompileError: The model is not one graph.
+            OptionError: An option, a unit or a value is not known.
         """
         super().__init__()
         self._options = Options.parse({**options, "budget": budget})
@@ -47,7 +55,15 @@ class Rockmate(nn.Module):
         self._compiled = torch.compile(model, backend=rk, dynamic=False, options=self._options.as_dict())
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The model's result."""
+        """The model's result.
+
+        Args:
+            *args: What the model takes.
+            **kwargs: What the model takes by name.
+
+        Returns:
+            What the model returns.
+        """
         return self._compiled(*args, **kwargs)
 
     def backward(self, *_: Any, **__: Any) -> None:
@@ -69,7 +85,17 @@ class Rockmate(nn.Module):
         return self._plan.budget
 
     def save_plan(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the plan to a file; returns its path."""
+        """Writes the plan to a file.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path.
+
+        Raises:
+            OptionError: The plan is not in the cache, whose folder may not be writable.
+        """
         from rk._report.report import save
 
         answer = cache.read(self._options.cache_folder(), self._plan_name)
@@ -84,8 +110,17 @@ class Rockmate(nn.Module):
     def load_plan(cls, path: str | os.PathLike[str], model: nn.Module, sample: Any) -> Rockmate:
         """A model with a plan from a file: no operator is measured, nothing is solved.
 
-        Raises OptionError when the file is no plan, or one of another step (another model, sample, version
-        of PyTorch, device or number of threads).
+        Args:
+            path: What :meth:`save_plan` wrote.
+            model: The model that the plan was made for.
+            sample: A sample of the same sizes.
+
+        Returns:
+            The model, ready to train.
+
+        Raises:
+            OptionError: The file is no plan, or one of another step (another model, sample, version of
+                PyTorch, device or number of threads).
         """
         try:
             kept = json.loads(Path(path).read_text())

@@ -84,12 +84,18 @@ def allow_recompute(op: Any) -> Any:
     """Says that an operator outside of aten may run again: it computes its results from its arguments, and
     does nothing else.
 
-    It may draw random numbers from PyTorch's default generators. ``op`` is what ``torch.library.custom_op``
-    returns, ``torch.ops.mine.op`` (all overloads), one of its overloads, or ``"mine::op"``; it is returned,
-    so that this can stand above ``@torch.library.custom_op``. Steps that are compiled afterwards, and calls
-    under a memory budget from now on, may repeat it.
+    It may draw random numbers from PyTorch's default generators. Steps that are compiled afterwards, and
+    calls under a memory budget from now on, may repeat it.
 
-    Raises OptionError for anything else, and for operators that are called for an effect.
+    Args:
+        op: What ``torch.library.custom_op`` returns, ``torch.ops.mine.op`` (all overloads), one of its
+            overloads, or ``"mine::op"``.
+
+    Returns:
+        The same ``op``, so that this can stand above ``@torch.library.custom_op``.
+
+    Raises:
+        OptionError: It is no operator, or one that is called for an effect.
     """
     overloads = list(_overloads(op))
     for one in overloads:

@@ -37,9 +37,18 @@ class _Plain(nn.Module):
 def export(model: nn.Module, sample: Any, path: str | os.PathLike[str]) -> Path:
     """Writes ``torch.jit.trace`` of a model, in the mode it is in, to a file for ``rk-import``.
 
-    ``sample`` is one tensor, a tuple of arguments, or a dict of keywords. The trace runs the model twice
-    forward; buffers and generators are put back afterwards. Returns the path. Raises CompileError when the
-    model cannot be traced.
+    The trace runs the model twice forward; buffers and generators are put back afterwards.
+
+    Args:
+        model: The model.
+        sample: One tensor, a tuple of arguments, or a dict of keywords.
+        path: The file to write.
+
+    Returns:
+        The path.
+
+    Raises:
+        CompileError: The model cannot be traced.
     """
     from rk._report.report import save
 

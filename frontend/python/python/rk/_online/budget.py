@@ -107,13 +107,6 @@ def _bytes(budget: int | str | None) -> int | None:
 class memory_budget:  # noqa: N801 - reads as a statement
     """A context in which what operators make keeps within a number of bytes.
 
-    ``budget``: bytes, or "2GiB", "500MB"; None for no limit. ``heuristic``: whom to evict, any of DTR's:
-    h_dtr_eq, h_dtr, h_dtr_local, h_lru, h_size, h_msps. ``scope``: "activations" counts what is made inside,
-    "total" also what was made outside and is used inside. ``log``: a file for the calls, in the format of
-    DTR's simulator (``rk-simrd``). ``patience``: the share of the time that recomputation may take, 1 for all
-    of it; more is called thrashing and raised, after ten seconds. ``segments``: parts of the run that recur
-    are recognised, planned once and weighed as a whole, with h_dtr_eq, h_dtr_local, h_lru and h_size.
-
     A context can be entered again; tensors that it made live on after it and stay managed, gradients of
     weights become ordinary tensors.
     """
@@ -129,7 +122,24 @@ class memory_budget:  # noqa: N801 - reads as a statement
         seed: int = 0,
         segments: bool = False,
     ) -> None:
-        """A budget that is obeyed while the context is entered."""
+        """A budget that is obeyed while the context is entered.
+
+        Args:
+            budget: Bytes, ``"2GiB"`` or ``"500MB"``; None for no limit.
+            heuristic: Whom to evict, any of DTR's: ``h_dtr_eq``, ``h_dtr``, ``h_dtr_local``, ``h_lru``,
+                ``h_size``, ``h_msps``.
+            scope: ``"activations"`` counts what is made inside, ``"total"`` also what was made outside and is
+                used inside.
+            log: A file for the calls, in the format of DTR's simulator (``rk-simrd``).
+            patience: The share of the time that recomputation may take, 1 for all of it; more is called
+                thrashing and raised, after ten seconds.
+            seed: Of the heuristics that draw.
+            segments: Whether parts of the run that recur are recognised, planned once and weighed as a whole;
+                with ``h_dtr_eq``, ``h_dtr_local``, ``h_lru`` and ``h_size``.
+
+        Raises:
+            ValueError: The scope, the heuristic or the budget is none.
+        """
         if scope not in ("activations", "total"):
             raise ValueError(f"scope {scope!r}: 'activations' or 'total'")
         self.runtime = Runtime(
@@ -161,12 +171,18 @@ class memory_budget:  # noqa: N801 - reads as a statement
         self.runtime.leave(failed=kind is not None)
 
     def set_budget(self, budget: int | str | None) -> None:
-        """Another budget from now on."""
+        """Another budget from now on.
+
+        Args:
+            budget: Bytes, ``"2GiB"`` or ``"500MB"``; None for no limit.
+        """
         self.runtime.set_budget(_bytes(budget))
 
     def statistics(self) -> dict[str, float]:
-        """Bytes, counts and times since the last reset; ``decision_ns`` is what the core took for all
-        ``calls``.
+        """What was counted since the last reset.
+
+        Returns:
+            Bytes, counts and times by name; ``decision_ns`` is what the core took for all ``calls``.
         """
         return self.runtime.statistics()
 
@@ -176,7 +192,11 @@ class memory_budget:  # noqa: N801 - reads as a statement
         self.runtime.unmanaged.reset()
 
     def annotate(self, mark: str) -> None:
-        """Writes START or BACKWARD to the log."""
+        """Writes a mark to the log.
+
+        Args:
+            mark: ``START`` or ``BACKWARD``.
+        """
         self.runtime.core.annotate(mark)
 
 
@@ -191,7 +211,11 @@ def _the_default() -> memory_budget:
 
 
 def set_memory_budget(budget: int | str | None) -> None:
-    """The budget of the tensors that :func:`checkpoint` manages."""
+    """The budget of the tensors that :func:`checkpoint` manages.
+
+    Args:
+        budget: Bytes, ``"2GiB"`` or ``"500MB"``; None for no limit.
+    """
     _the_default().set_budget(budget)
 
 
@@ -201,12 +225,16 @@ def unset_memory_budget() -> None:
 
 
 def statistics() -> dict[str, float]:
-    """As :meth:`memory_budget.statistics`, of the tensors that :func:`checkpoint` manages."""
+    """As :meth:`memory_budget.statistics`, of the tensors that :func:`checkpoint` manages.
+
+    Returns:
+        Bytes, counts and times by name.
+    """
     return _the_default().statistics()
 
 
 def reset_statistics() -> None:
-    """Starts those statistics anew."""
+    """Starts the counters of :func:`statistics` anew."""
     _the_default().reset_statistics()
 
 
@@ -231,17 +259,36 @@ class _Leave(torch.autograd.Function):
 
 
 def checkpoint(tensor: Tensor) -> Tensor:
-    """The tensor as a managed one that is never evicted: what operators make of it is. No context is
-    needed.
+    """The tensor as a managed one. No context is needed.
+
+    Args:
+        tensor: An ordinary tensor. It is never evicted itself; what operators make of it is.
+
+    Returns:
+        A tensor with the same value that a budget manages.
     """
     return tensor if isinstance(tensor, Managed) else _Enter.apply(tensor)
 
 
 def decheckpoint(tensor: Tensor) -> Tensor:
-    """An ordinary tensor with the same value; ordinary tensors are returned as they are."""
+    """A managed tensor as an ordinary one.
+
+    Args:
+        tensor: A managed tensor, or an ordinary one, which is returned as it is.
+
+    Returns:
+        An ordinary tensor with the same value.
+    """
     return _Leave.apply(tensor) if isinstance(tensor, Managed) else tensor
 
 
 def is_checkpoint(tensor: Tensor) -> bool:
-    """Whether a budget manages this tensor."""
+    """Whether a budget manages this tensor.
+
+    Args:
+        tensor: Any tensor.
+
+    Returns:
+        True for what :func:`checkpoint` returned, and for what operators made of it.
+    """
     return isinstance(tensor, Managed)

@@ -35,7 +35,14 @@ class OutOfMemoryError(torch.OutOfMemoryError):
     """
 
     def __init__(self, message: str, locked: list[tuple[str, int, bool]], wanted: int, in_use: int) -> None:
-        """From the numbers of the core."""
+        """From the numbers of the core.
+
+        Args:
+            message: What could not be done.
+            locked: The largest storages that are in the way, as the attribute has them.
+            wanted: Bytes that the operator asked for.
+            in_use: Bytes that are in memory.
+        """
         named = ", ".join(
             f"{size:,} B {'pinned' if pinned else 'locked'} from {name}" for name, size, pinned in locked
         )

@@ -27,12 +27,21 @@ class Memory:
     """Bytes above the start; filled in when the measurement ends."""
 
     peak: int = 0
+    """The most at any moment."""
     left: int = 0
+    """What is there at the end."""
 
 
 @contextlib.contextmanager
 def memory(device: torch.device) -> Iterator[Memory]:
-    """Measures what is allocated while the context lasts."""
+    """Measures what is allocated while the context lasts.
+
+    Args:
+        device: The device whose allocator is asked.
+
+    Yields:
+        The numbers, which are filled in at the end.
+    """
     measured = Memory()
     if device.type == "cpu":
         with Allocations() as allocations:
@@ -95,8 +104,16 @@ def training_step(
 
 
 def peak(step: Callable[[], Any], model: nn.Module) -> int:
-    """Peak bytes of a step without the gradients of parameters, as scope ``activations`` counts them: each
-    allocation that becomes a gradient is left out from its beginning.
+    """Peak bytes of a step without the gradients of parameters, as scope ``activations`` counts them.
+
+    Each allocation that becomes a gradient is left out from its beginning.
+
+    Args:
+        step: One step, forward and backward. The parameters have no gradients when it begins.
+        model: The model that it trains.
+
+    Returns:
+        Bytes above what is allocated before the step.
     """
     trained = [one for one in model.parameters() if one.requires_grad]
     gc.collect()
@@ -107,7 +124,14 @@ def peak(step: Callable[[], Any], model: nn.Module) -> int:
 
 
 def addresses(device: torch.device) -> Addresses:
-    """Listens to the allocator of a device; see :class:`Addresses`."""
+    """Listens to the allocator of a device.
+
+    Args:
+        device: The device.
+
+    Returns:
+        A context, which has what it heard when it ends.
+    """
     return Addresses() if device.type == "cpu" else DeviceAddresses(device)
 
 
@@ -117,6 +141,7 @@ class Addresses:
     """
 
     changes: list[tuple[int, int]]
+    """Address and bytes of every change, in order; what is given back is negative."""
 
     def __enter__(self) -> Addresses:
         """Starts listening."""
@@ -144,7 +169,14 @@ class Addresses:
         self.changes = [(address, size) for _, address, size in sorted(changes, key=lambda one: one[0])]
 
     def peak(self, without: Iterable[torch.Tensor]) -> int:
-        """The most bytes at once; ``without`` what these tensors, which are still there, occupy."""
+        """The most bytes at once.
+
+        Args:
+            without: Tensors that are still there, and that do not count.
+
+        Returns:
+            Bytes above what was allocated when the context began.
+        """
         newest = {address: place for place, (address, size) in enumerate(self.changes) if size > 0}
         left_out = {newest.get(one.untyped_storage().data_ptr()) for one in without}
         live = most = 0
@@ -162,7 +194,14 @@ class DeviceAddresses(Addresses):
     """
 
     def __init__(self, device: torch.device) -> None:
-        """RuntimeError when somebody else is recording: there is one history."""
+        """Listens to a GPU.
+
+        Args:
+            device: The GPU.
+
+        Raises:
+            RuntimeError: Somebody else is recording: there is one history.
+        """
         if torch._C._cuda_isHistoryEnabled():
             raise RuntimeError("the history of the allocator is being recorded already")
         self._device = device
@@ -194,7 +233,16 @@ def changes_in(trace: Iterable[dict[str, Any]]) -> list[tuple[int, int]]:
 
 
 def seconds(step: Callable[[], Any], device: torch.device, repeats: int = 3) -> float:
-    """The median duration of a step."""
+    """The median duration of a step.
+
+    Args:
+        step: One step.
+        device: The device that is waited for.
+        repeats: How often the step is run.
+
+    Returns:
+        Seconds.
+    """
     wait = (lambda: None) if device.type == "cpu" else torch.get_device_module(device).synchronize
     durations = []
     for _ in range(repeats):

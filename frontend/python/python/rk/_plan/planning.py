@@ -27,11 +27,15 @@ class Node:
     name: str
     """In the names of the model, such as ``layer1.0.conv1``."""
     operators: tuple[str, ...]
+    """PyTorch's, in the order in which they are called."""
     seconds: float
     """One run."""
     output_bytes: int
+    """Of all its results."""
     workspace_bytes: int
+    """What its kernels need while they run."""
     backward: bool
+    """Whether it belongs to the backward pass."""
     runs: int
     """How often the plan runs it."""
     module: str = ""
@@ -45,20 +49,27 @@ class Plan:
     """
 
     budget: int
+    """Bytes that are allowed."""
     peak: int
+    """The most bytes at any moment of the planned step."""
     base_peak: int
     """The peak without recomputation."""
     resident: int
     """Bytes that are there before the step: parameters, buffers, inputs, gradients of parameters."""
     seconds: float
+    """The planned step, forward and backward."""
     base_seconds: float
+    """The step without recomputation."""
     lower_bound_seconds: float
     """No plan within the budget takes less (of the class ``bound_kind``)."""
     bound_kind: str
+    """Which plans the bound is about."""
     status: str
     """``optimal`` or ``feasible``."""
     solver: str
+    """Who found the plan."""
     nodes: tuple[Node, ...]
+    """The computations of the step, in its own order."""
     before: tuple[tuple[int, int], ...]
     """Per run of the step as it is: the node and the bytes in use."""
     after: tuple[tuple[int, int], ...]
@@ -83,16 +94,32 @@ class Plan:
         return sorted(again, key=lambda node: node.seconds * (node.runs - 1), reverse=True)
 
     def report(self, path: str | os.PathLike[str], points: int = 7) -> Path:
-        """Writes the plan as one HTML page that needs nothing else; returns its path. ``points`` budgets are
-        planned for its curve of budget against time, each within half a second.
+        """Writes the plan as one HTML page that needs nothing else.
+
+        Args:
+            path: The file to write.
+            points: So many budgets are planned for its curve of budget against time, each within half a
+                second.
+
+        Returns:
+            The path.
         """
         from rk._report import report
 
         return report.write(self, Path(path), points)
 
     def timeline(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the planned step for a viewer: ``.json`` for Chrome's and Perfetto's trace viewers,
-        ``.pickle`` for PyTorch's (pytorch.org/memory_viz). Raises OptionError for another ending.
+        """Writes the planned step for a viewer.
+
+        Args:
+            path: The file to write: ``.json`` for Chrome's and Perfetto's trace viewers, ``.pickle`` for
+                PyTorch's (pytorch.org/memory_viz).
+
+        Returns:
+            The path.
+
+        Raises:
+            OptionError: The name ends otherwise.
         """
         from rk._report import timeline
 
@@ -111,7 +138,19 @@ class Plan:
 def plan(model: Any, sample: Any, budget: int | str, **options: Any) -> Plan:
     """Plans the training step of a model on a sample within a budget; nothing of the model is run.
 
-    ``options`` are those of the backend. Raises BudgetError when nothing fits, OptionError, CompileError.
+    Args:
+        model: The model.
+        sample: One input, a tuple of arguments, or a dict of keywords.
+        budget: Bytes, ``"2GiB"``, a share such as ``"60%"`` of the peak without recomputation, or ``"auto"``.
+        **options: Those of the backend.
+
+    Returns:
+        The plan that ``torch.compile(model, backend="rk")`` makes with the same options.
+
+    Raises:
+        BudgetError: Nothing fits into the budget.
+        CompileError: The model is not one graph.
+        OptionError: An option, a unit or a value is not known.
     """
     checked = Options.parse({**options, "budget": budget})
     checked.check_foreseen("rk.plan")

@@ -36,11 +36,15 @@ class Fit:
     """What a training loop takes on a device. Bytes in scope ``device``, the first step included."""
 
     device: str
+    """The device that was asked about."""
     batch: int
     """The size of the first dimension of the sample's tensors."""
     parameters: int
+    """Bytes of the parameters."""
     buffers: int
+    """Bytes of the buffers."""
     inputs: int
+    """Bytes of the sample's tensors."""
     gradients: int
     """Of parameters, all of them."""
     optimizer: int
@@ -58,6 +62,7 @@ class Fit:
     smallest: int
     """The smallest budget that a plan was found for."""
     budget: int | None
+    """The budget in bytes; None if none was asked for."""
     planned: int | None
     """The peak with rk within the budget; None if nothing fits or no budget was asked for."""
     overhead: float | None
@@ -107,12 +112,22 @@ def fit(
 ) -> Fit:
     """Tells what a training loop takes on a device, and what rk can make of it; nothing of the model is run.
 
-    ``model`` and ``sample`` may be on any device, ``meta`` included. ``optimizer`` is one over the model's
-    parameters, or what makes one (``torch.optim.AdamW``). ``max_batch`` looks for the largest size of the
-    first dimension that fits within the budget at no more than ``max_overhead`` percent of extra time.
-    ``options`` are those of the backend.
+    Args:
+        model: The model, on any device, ``meta`` included.
+        sample: One input, a tuple of arguments, or a dict of keywords; on any device, too.
+        optimizer: One over the model's parameters, or what makes one of them (``torch.optim.AdamW``).
+        budget: Bytes, such as ``"24GiB"``, or a share of the loop's own peak; None only asks what it takes.
+        device: Where the loop will run. It need not be there.
+        max_batch: Whether to look for the largest size of the first dimension that fits within the budget.
+        max_overhead: The most extra time of forward and backward at that size, in percent.
+        **options: Those of the backend; the scope is always ``device``.
 
-    Raises CompileError when the model is not one graph or the optimizer cannot be foreseen, OptionError.
+    Returns:
+        The answer, in bytes and percent; ``answer.fits`` is the short one.
+
+    Raises:
+        CompileError: The model is not one graph, or a step of the optimizer cannot be foreseen.
+        OptionError: An option is not known, or does not go with another one.
     """
     if max_batch and budget is None:
         raise OptionError("max_batch=True needs a budget to fill")

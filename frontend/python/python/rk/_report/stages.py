@@ -40,7 +40,9 @@ class StepGraph:
     """The step at one stage."""
 
     stage: str
+    """The name of the stage."""
     text: str = dataclasses.field(repr=False)
+    """The MLIR text, which ``rk-opt`` reads."""
 
     def __str__(self) -> str:
         """The MLIR text."""
@@ -49,33 +51,56 @@ class StepGraph:
     def classes(self) -> list[list[str]]:
         """The blocks by class, each named after its modules; those of a class compute the same bits.
 
-        Empty before ``blocks``.
+        Returns:
+            The names of the blocks of each class; nothing before the stage ``blocks``.
         """
         listed = json.loads(_rk.translate(self.text, "json")).get("classes", [])
         return [one["members"] for one in listed]
 
     def at(self, stage: str) -> StepGraph:
-        """The step at a later stage, up to ``costed``; a graph at that stage or behind it stays as it is."""
+        """The step at a later stage.
+
+        Args:
+            stage: The name of a stage, up to ``costed``.
+
+        Returns:
+            The step at that stage; a graph that is there already, or further, is returned as it is.
+        """
         text = self.text
         for missing in STAGES[STAGES.index(self.stage) + 1 : STAGES.index(stage) + 1]:
             text = _rk.run_passes(text, _PASSES[missing])
         return self if text is self.text else StepGraph(stage, text)
 
     def dot(self, blocks: Sequence[str] = ()) -> str:
-        """The drawing in Graphviz's language, in a frame for each block or module. These ``blocks`` are drawn
-        in full, and all others folded into a box; without any, a small step is drawn in full, and of a large
-        one the first of each class. Stages before ``simplified`` are drawn simplified.
+        """The drawing in Graphviz's language, in a frame for each block or module.
 
-        Raises OptionError when there is no such block.
+        Stages before ``simplified`` are drawn simplified.
+
+        Args:
+            blocks: What is drawn in full; all others are folded into a box. Without any, a small step is
+                drawn in full, and of a large one the first of each class.
+
+        Returns:
+            What Graphviz's ``dot`` reads.
+
+        Raises:
+            OptionError: There is no such block.
         """
         return _rk.translate(self.at("simplified").text, "dot", list(blocks))
 
     def render(self, path: str | Path, blocks: Sequence[str] = ()) -> Path:
-        """Draws the step into a file whose name ends in .svg, .pdf or .png; returns its path. ``blocks`` are
-        those of :meth:`dot`.
+        """Draws the step into a file.
 
-        Raises OptionError for another ending or block, CompileError when Graphviz is missing, fails, or takes
-        more than a minute.
+        Args:
+            path: The file; its name ends in .svg, .pdf or .png.
+            blocks: Those of :meth:`dot`.
+
+        Returns:
+            The path.
+
+        Raises:
+            OptionError: The name ends otherwise, or there is no such block.
+            CompileError: Graphviz is missing, fails, or takes more than a minute.
         """
         path = Path(path)
         kind = path.suffix.lstrip(".")
@@ -111,7 +136,11 @@ class Graphs(Mapping[str, StepGraph]):
     """The stages by name, in order; ``graphs.simplified`` is ``graphs["simplified"]``."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """``texts`` are the stages' texts by name."""
+        """Takes the stages.
+
+        Args:
+            texts: Their texts by name.
+        """
         self._graphs = {stage: StepGraph(stage, texts[stage]) for stage in STAGES if stage in texts}
 
     def __getitem__(self, stage: str) -> StepGraph:
@@ -133,7 +162,19 @@ class Graphs(Mapping[str, StepGraph]):
         raise AttributeError(f"no stage '{stage}'; there are {', '.join(self.__dict__.get('_graphs', ()))}")
 
     def render(self, folder: str | Path, kind: str = "svg") -> list[Path]:
-        """Draws every stage into ``folder/STAGE.kind``."""
+        """Draws every stage into ``folder/STAGE.kind``.
+
+        Args:
+            folder: It is made if it is not there.
+            kind: ``svg``, ``pdf`` or ``png``.
+
+        Returns:
+            The files.
+
+        Raises:
+            OptionError: There is no such kind.
+            CompileError: Graphviz is missing, fails, or takes more than a minute.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         return [graph.render(folder / f"{stage}.{kind}") for stage, graph in self.items()]
@@ -142,7 +183,20 @@ class Graphs(Mapping[str, StepGraph]):
 def graphs(model: Any, sample: Any, budget: int | str | None = None, **options: Any) -> Graphs:
     """The training step of a model at every stage; with a budget, ``scheduled`` too.
 
-    ``options`` are those of the backend. Raises BudgetError, OptionError, CompileError.
+    Args:
+        model: The model. Nothing of it is run.
+        sample: One input, a tuple of arguments, or a dict of keywords.
+        budget: Bytes, ``"2GiB"``, or a share such as ``"60%"`` of the peak without recomputation; without
+            one there is no schedule.
+        **options: Those of the backend.
+
+    Returns:
+        The stages by name.
+
+    Raises:
+        BudgetError: Nothing fits into the budget.
+        CompileError: The model is not one graph.
+        OptionError: An option, a unit or a value is not known.
     """
     checked = Options.parse({**options, **({} if budget is None else {"budget": budget})})
     step = capture.step_of(model, sample)

@@ -32,6 +32,7 @@ class Verification:
     """What was measured. Bytes above what is allocated before a step; seconds."""
 
     budget: int
+    """Bytes that were allowed."""
     eager_peak: int
     """Of the model without any compiler."""
     baseline_peak: int
@@ -39,11 +40,17 @@ class Verification:
     planned_peak: int | None
     """None if the model is not one graph."""
     measured_peak: int
+    """Of the model with rk."""
     eager_seconds: float
+    """A step of the model without any compiler."""
     baseline_seconds: float
+    """A step of the model as traced, without a plan."""
     seconds: float
+    """A step of the model with rk."""
     steps: int
+    """How many steps were trained."""
     bit_equal: bool
+    """Whether losses, parameters and buffers are those of the model as traced, to the last bit."""
     different: tuple[str, ...]
     """What differs: losses by step, parameters and buffers by name."""
     unplanned: tuple[str, ...] = ()
@@ -100,8 +107,23 @@ def verify(
 ) -> Verification:
     """Trains copies of a model for some steps with and without rk, and measures both.
 
-    The model itself stays as it is. ``loss`` makes a scalar of what the model returns; without it, its own
-    ``loss`` or the sum of the means. ``options`` are those of the backend; the scope is ``activations``.
+    The model itself stays as it is.
+
+    Args:
+        model: The model, on the device where it is to be measured.
+        sample: One input, a tuple of arguments, or a dict of keywords.
+        budget: Bytes, ``"2GiB"``, a share such as ``"60%"`` of the peak without recomputation, or ``"auto"``.
+        steps: How many steps each copy is trained.
+        loss: Makes a scalar of what the model returns; without it, the output's own ``loss``, or the sum of
+            the means.
+        **options: Those of the backend; the scope is ``activations``.
+
+    Returns:
+        What was measured; it is true if all is as promised.
+
+    Raises:
+        BudgetError: Nothing fits into the budget.
+        OptionError: An option is not known, or is one that cannot be measured so.
     """
     checked = Options.parse({**options, "budget": budget})
     checked.check_foreseen("rk.verify")

@@ -25,6 +25,7 @@ class Plan:
     variants: dict[str, int]
     """How many of them run which variant."""
     budget: int
+    """Bytes that were allowed."""
     peak: int
     """Planned."""
     measured: int | None
@@ -34,7 +35,9 @@ class Plan:
     lower_bound: int
     """No choice takes less time."""
     codegen: str
+    """Who runs the plan: ``fx``, ``inductor`` or ``rk``."""
     device: str
+    """The device that it runs on."""
     times: int
     """How often it was planned."""
 
@@ -50,7 +53,11 @@ class Plan:
 
 
 def plans() -> list[Plan]:
-    """The plans of this process, one for each graph with a backward pass, group by group."""
+    """The plans of this process.
+
+    Returns:
+        One for each graph with a backward pass, group by group.
+    """
     return [_plan(one, owner) for one in list(group.GROUPS.values()) for owner in _ordered(one)]
 
 

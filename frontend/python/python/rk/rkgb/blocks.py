@@ -21,6 +21,7 @@ class Block:
     kind: int
     """Blocks of one kind compute the same bits."""
     nodes: tuple[planning.Node, ...]
+    """Those of its forward and of its backward pass."""
     graph: StepGraph = dataclasses.field(repr=False)
     """The step that the block is of."""
 
@@ -31,16 +32,32 @@ class Block:
 
 
 def cut(S_graph: StepGraph) -> list[Block]:
-    """The blocks of a step, in order."""
+    """The blocks of a step.
+
+    Args:
+        S_graph: A step at stage ``simplified``, or further.
+
+    Returns:
+        The blocks, in order.
+    """
     return _blocks(S_graph.at("blocks"))
 
 
 def S_list_to_K_list_eco(
     list_sg: Sequence[Block], model: Any = None, device: Any = None, verbose: Any = None
 ) -> tuple[list[list[int]], list[Block], list[Block]]:
-    """The classes of equal blocks as lists of places, the blocks with costs, and the first of each class.
+    """The classes of equal blocks, with costs.
 
     Costs are measured once for each kind of call, so equal blocks are measured once.
+
+    Args:
+        list_sg: The blocks of :func:`cut`.
+        model: Accepted for rk-GB's scripts.
+        device: Accepted for rk-GB's scripts.
+        verbose: Accepted for rk-GB's scripts.
+
+    Returns:
+        The classes as lists of places, the blocks with costs, and the first block of each class.
     """
     if not list_sg:
         return [], [], []

@@ -19,7 +19,21 @@ FOLDER = Path("graphviz_dir")
 def print_graph(
     g: StepGraph | None, name: str | None = None, open: bool = False, render_format: str = "svg"
 ) -> Path | None:
-    """Draws a graph into ``graphviz_dir/NAME.FORMAT``; with ``open``, shows it. Returns the file."""
+    """Draws a graph into ``graphviz_dir/NAME.FORMAT``.
+
+    Args:
+        g: The graph; None draws nothing.
+        name: The file's name without its ending; the stage without it.
+        open: Whether to show the file in a browser.
+        render_format: ``svg``, ``pdf`` or ``png``.
+
+    Returns:
+        The file.
+
+    Raises:
+        OptionError: There is no such format.
+        CompileError: Graphviz is missing, fails, or takes more than a minute.
+    """
     if g is None:
         return None
     return _shown(g.render(_file(name or g.stage, render_format)), open)
@@ -28,7 +42,21 @@ def print_graph(
 def print_graph_list(
     gl: Sequence[Block] | None, name: str | None = None, open: bool = False, render_format: str = "svg"
 ) -> Path | None:
-    """Draws blocks in full, and the others folded; returns the file."""
+    """Draws a step with these blocks in full, and the others folded.
+
+    Args:
+        gl: The blocks; none of them draws nothing.
+        name: The file's name without its ending.
+        open: Whether to show the file in a browser.
+        render_format: ``svg``, ``pdf`` or ``png``.
+
+    Returns:
+        The file.
+
+    Raises:
+        OptionError: There is no such format.
+        CompileError: Graphviz is missing, fails, or takes more than a minute.
+    """
     if not gl:
         return None
     chosen = [block.name for block in gl]
@@ -37,7 +65,21 @@ def print_graph_list(
 
 
 def print_all_graphs(a: Result, name: str = "", open: bool = False, render_format: str = "svg") -> list[Path]:
-    """Draws D, S and K, and the blocks of S and K: one of each class in full. Returns the files."""
+    """Draws D, S and K, and the blocks of S and K: one of each class in full.
+
+    Args:
+        a: What ``make_all_graphs`` returned.
+        name: What the files' names begin with.
+        open: Whether to show the files in a browser.
+        render_format: ``svg``, ``pdf`` or ``png``.
+
+    Returns:
+        The files.
+
+    Raises:
+        OptionError: There is no such format.
+        CompileError: Graphviz is missing, fails, or takes more than a minute.
+    """
     drawn: list[Any] = [
         print_graph(graph, f"{name}_{letter}_graph", open, render_format)
         for letter, graph in (("D", a.D_graph), ("S", a.S_graph), ("K", a.K_graph))

@@ -31,7 +31,19 @@ class Result:
         budget: int | str | None = None,
         **options: Any,
     ) -> None:
-        """Traces the model. Raises OptionError, CompileError."""
+        """Traces the model.
+
+        Args:
+            model: The model. Nothing of it is run.
+            model_args: One input, a list or tuple of arguments, or a dict of keywords.
+            model_kwargs: More inputs, by name.
+            budget: Bytes, ``"2GiB"``, or a share such as ``"60%"``; without one there is no schedule.
+            **options: Those of the backend.
+
+        Raises:
+            CompileError: The model is not one graph.
+            OptionError: An option, a unit or a value is not known.
+        """
         self.budget = budget
         self._options = Options.parse({**options, **({} if budget is None else {"budget": budget})})
         self._inputs: list[torch.Tensor] = []
@@ -59,7 +71,12 @@ class Result:
 
     @functools.cached_property
     def scheduled(self) -> StepGraph:
-        """Stage ``scheduled``. Raises OptionError without a budget, BudgetError when nothing fits."""
+        """Stage ``scheduled``.
+
+        Raises:
+            OptionError: No budget was given.
+            BudgetError: Nothing fits into it.
+        """
         if self.budget is None:
             raise OptionError("the step is scheduled within a budget: make_all_graphs(..., budget='60%')")
         return stages.scheduled(self._step, self._options)
@@ -93,7 +110,11 @@ class Result:
     hierarchical_structure = Hs = property(lambda self: self.K_graph_list)
 
     def summary(self) -> str:
-        """How many nodes, blocks and classes there are."""
+        """How many nodes, blocks and classes there are.
+
+        Returns:
+            Two lines for people.
+        """
         blocks, classes = self.K_graph_list, self.equivalent_classes
         nodes = [len(one.nodes) for one in blocks]
         lines = [
@@ -103,9 +124,13 @@ class Result:
         return "\n".join(lines)
 
     def executed(self) -> Iterator[tuple[str, int]]:
-        """Executes every stage; gives each with the number of tensors that were compared.
+        """Executes every stage, and compares results, gradients and buffers.
 
-        Raises VerifyError when one differs from the graph as traced.
+        Yields:
+            The name of each stage, with the number of tensors that were compared.
+
+        Raises:
+            VerifyError: One of them differs from the graph as traced.
         """
         expected = self._run(None)
         found = {"B": self.B_graph, "D": self.D_graph, "S": self.S_graph, "K": self.K_graph}
