@@ -6,6 +6,7 @@
 //! Not here: a judgement. What has no text is listed with the expression that its manifest gives.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env::consts::ARCH;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,8 +25,7 @@ const BUNDLED: [(&str, &str); 1] = [("uPlot 1.6.32 (MIT)", "passes/report/third-
 /// Debian's packages whose archives are linked in.
 const LINKED: [&str; 2] = ["llvm-22-dev", "libmlir-22-dev"];
 /// The shared libraries that are packed along with what they need: the solver, and what LLVM's archives compress with.
-const PACKED: [&str; 2] =
-    ["/usr/lib/x86_64-linux-gnu/libCbcSolver.so.3", "/usr/lib/x86_64-linux-gnu/libzstd.so.1"];
+const PACKED: [&str; 2] = ["libCbcSolver.so.3", "libzstd.so.1"];
 /// Part of every Linux that the wheel is for; the tag of the wheel says so.
 const SYSTEM: [&str; 3] = ["libc6", "libgcc-s1", "libstdc++6"];
 
@@ -80,7 +80,8 @@ pub fn text(checkout: &Checkout) -> Result<(String, BTreeSet<String>)> {
 
 /// Crates of others in the extension modules: name with version, licence expression, folder.
 fn crates(checkout: &Checkout) -> Result<Vec<(String, String, PathBuf)>> {
-    let metadata = checkout.metadata(&["--locked", "--filter-platform", "x86_64-unknown-linux-gnu"])?;
+    let platform = format!("{ARCH}-unknown-linux-gnu");
+    let metadata = checkout.metadata(&["--locked", "--filter-platform", &platform])?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let packages: BTreeMap<String, Value> =
@@ -146,11 +147,13 @@ pub fn stem(path: &str) -> Option<String> {
     Some(path.rsplit('/').next()?.split_once(".so")?.0.to_owned())
 }
 
-/// A library and what it needs, as the loader finds it.
+/// A library of Debian's and what it needs, as the loader finds it.
 fn needed_by(library: &str) -> Result<Vec<PathBuf>> {
-    let listing = process::capture(Command::new("ldd").arg(library))?;
+    let library = PathBuf::from(format!("/usr/lib/{ARCH}-linux-gnu/{library}"));
+    let listing = process::capture(Command::new("ldd").arg(&library))?;
     let needed = listing.lines().filter_map(|line| line.split("=> ").nth(1)?.split(' ').next());
-    Ok(std::iter::once(library).chain(needed).map(PathBuf::from).collect())
+    let needed: Vec<PathBuf> = needed.map(PathBuf::from).collect();
+    Ok([vec![library], needed].concat())
 }
 
 /// The package that a file belongs to; nothing for what the kernel provides.

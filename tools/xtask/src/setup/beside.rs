@@ -92,7 +92,8 @@ impl Environment {
     /// # Errors
     /// When pip fails, or when the torch that is found afterwards is another one.
     fn make_ready(&self, checkout: &Checkout) -> Result<()> {
-        let base = site_packages(checkout, ".venv")?;
+        // Where `.venv` really is: checkouts that share it by links share these environments, too.
+        let base = site_packages(checkout, ".venv")?.canonicalize()?;
         let stamp = format!("{}{}\n", self.requirements, base.display());
         let stamp_file = format!("{}/{STAMP}", self.name);
         if checkout.read(&stamp_file).is_ok_and(|found| found == stamp) && self.torch_fits(checkout).is_ok() {
