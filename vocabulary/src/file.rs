@@ -21,6 +21,21 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
+/// Writes what a command line asked for to where it asked: `-` is standard output, everything else a file that appears whole.
+///
+/// # Errors
+/// As [`write_whole`], and when standard output cannot be written; that its reader has seen enough is none.
+pub fn write_output(path: &Path, content: &[u8]) -> io::Result<()> {
+    if path != Path::new("-") {
+        return write_whole(path, content);
+    }
+    let mut out = io::stdout().lock();
+    match out.write_all(content).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,5 +13,5 @@ mod file;
 mod span;
 
 pub use element::ElementType;
-pub use file::write_whole;
+pub use file::{write_output, write_whole};
 pub use span::{SpanError, parse_span};

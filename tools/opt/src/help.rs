@@ -12,7 +12,7 @@ use rk_dialect::pass::PassSpec;
 
 const EXAMPLES: &str = "\
 Examples:
-  rk-opt step.mlir --rematerialize --budget=60% -o planned.mlir      plan a step of rk-import or dump_dir
+  rk-opt step.mlir --rematerialize --budget=60% -o planned.mlir      plan a step
   rk-opt step.mlir --rematerialize=\"budget=2GiB solver=cut\" | rk-opt - --rk-lower -o lowered.mlir
   rk-opt step.mlir --rematerialize --budget=60% --mlir-print-ir-after-all    every stage on the way
 

@@ -104,3 +104,16 @@ fn translating_says_why_not() {
     assert_eq!(translate(STEP, &output), Some(0));
     assert!(output.exists());
 }
+
+#[test]
+fn a_dash_is_standard_output() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("in.mlir"), STEP).expect("writable");
+    let said = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rk-translate"));
+        command.current_dir(folder.path()).args(["in.mlir", "--to", "step"]).args(more);
+        command.output().expect("it starts").stdout
+    };
+    assert_eq!(said(&["-o", "-"]), said(&[]));
+    assert!(!said(&[]).is_empty() && !folder.path().join("-").exists());
+}

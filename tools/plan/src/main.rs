@@ -33,7 +33,7 @@ use rk_solve::{
     Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, TimeLimit, Timekeeping,
     packing_time, packs_easily, with_addresses,
 };
-use rk_vocabulary::write_whole;
+use rk_vocabulary::write_output;
 
 use crate::link::{parse_latency, parse_rate};
 use crate::report::Report;
@@ -110,10 +110,10 @@ struct Arguments {
     /// Every buffer starts at a multiple of this many bytes; by default 512, or 1 for graphs below 1 MiB (abstract sizes)
     #[arg(long, value_name = "BYTES")]
     alignment: Option<u64>,
-    /// Also write {"schedule": [...]} to a file
+    /// Also write {"schedule": [...]} to a file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
-    /// Also write the plan as one HTML page: memory over the step, what holds the peak, time against budget, modules
+    /// Also write the plan as one HTML page: memory over the step, what holds the peak, time against budget, modules; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pareto", "table"])]
     report: Option<PathBuf>,
     /// Budgets that are planned for the curve of the report, each within half a second of work
@@ -126,7 +126,7 @@ struct Arguments {
     /// What the buffers have to fit in: 1MiB, or bytes; without it, the lowest layout is looked for
     #[arg(long, value_name = "BYTES", requires = "pack", allow_hyphen_values = true)]
     capacity: Option<String>,
-    /// Write the packed buffers to a file instead
+    /// Write the packed buffers to a file instead; `-` is standard output
     #[arg(long, value_name = "FILE.csv", requires = "pack")]
     packed: Option<PathBuf>,
     /// Print the names of the solvers
@@ -193,7 +193,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
         match report.schedule() {
-            Some(ids) => write_whole(file, format!("{{\"schedule\": {ids:?}}}\n").as_bytes())
+            Some(ids) => write_output(file, format!("{{\"schedule\": {ids:?}}}\n").as_bytes())
                 .with_context(|| format!("cannot write {}", file.display()))?,
             // The answer says why.
             None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),

@@ -59,7 +59,7 @@ pub fn print(
         match report.schedule() {
             Some(ids) => {
                 let whole = format!("{}\n", json!({"schedule": ids, "transfers": answer.transfers()}));
-                rk_vocabulary::write_whole(file, whole.as_bytes())
+                rk_vocabulary::write_output(file, whole.as_bytes())
                     .with_context(|| format!("cannot write {}", file.display()))?;
             }
             None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use rk_plan::arena::{EFFORT, Need, pack_needs};
 use rk_plan::{Budget, Bytes};
-use rk_vocabulary::write_whole;
+use rk_vocabulary::write_output;
 use serde_json::json;
 
 use crate::Arguments;
@@ -39,7 +39,7 @@ pub fn print(path: &Path, arguments: &Arguments, out: &mut impl Write) -> Result
     let (height, bound) = (packed.height.0, packed.lower_bound.0);
     let layout = fits.then(|| instance.write(&packed.offsets));
     if let (Some(file), Some(layout)) = (&arguments.packed, &layout) {
-        write_whole(file, layout.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+        write_output(file, layout.as_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let found = format!("the lowest layout found has {height} bytes, and none has less than {bound}");
     let count = instance.needs.len();

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use rk_plan::{Graph, Sequence, Time, Transfer};
 use rk_report::{Timeline, curve, html};
 use rk_solve::{Request, Timekeeping};
-use rk_vocabulary::write_whole;
+use rk_vocabulary::write_output;
 
 use crate::Arguments;
 use crate::report::Report;
@@ -71,6 +71,6 @@ pub fn write(
         transfers: found.transfers,
         operators: &[],
     };
-    write_whole(file, html(&about, &found.timeline, &others).as_bytes())
+    write_output(file, html(&about, &found.timeline, &others).as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))
 }

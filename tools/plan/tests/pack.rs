@@ -99,6 +99,13 @@ fn what_cannot_fit_is_told_from_what_was_not_found() {
     assert_eq!(height(&text(&pack(gap, &["--capacity", "6"]).0)), 6);
 }
 
+#[test]
+fn a_dash_is_standard_output() {
+    let (done, _) = pack(FULL, &["--packed", "-"]);
+    let (_, out) = pack(FULL, &["--packed", "out.csv"]);
+    assert!(text(&done).contains(&out.expect("a file")), "{done:?}");
+}
+
 /// Rectangles cut into pieces by a generator with a fixed seed: the uncut one is a layout.
 #[test]
 fn cut_rectangles_fit_again_with_a_little_room() {

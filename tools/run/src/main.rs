@@ -175,7 +175,7 @@ fn run(arguments: &Arguments) -> Result<u8, RuntimeError> {
     let result = session::run(step, &arguments.step, &options)?;
     if let (Some(path), Some(times)) = (&arguments.times, &result.times) {
         let failed = |e: std::io::Error| RuntimeError::Torch(format!("cannot write {}: {e}", path.display()));
-        std::fs::write(path, times).map_err(failed)?;
+        rk_vocabulary::write_output(path, times.as_bytes()).map_err(failed)?;
     }
     let text = if arguments.json { report::json(&plan, &result) } else { report::table(&plan, &result) };
     print(&text);

@@ -98,7 +98,7 @@ pub struct RecordArgs {
     /// The step.
     #[arg(value_name = "STEP.json")]
     pub graph: PathBuf,
-    /// Where the log goes; standard output if nothing is said.
+    /// Where the log goes; standard output if nothing is said, or `-`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -17,6 +17,7 @@ use rk_dtr::{Heuristic, Policy, Scan};
 use rk_solve::{BoundKind, Request, Status, solve};
 use serde::Serialize;
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Writes a step as a log.
@@ -26,8 +27,8 @@ use std::time::{Duration, Instant};
 pub fn record(args: &RecordArgs, output: &mut impl Write) -> Result<()> {
     let graph = read_graph(&args.graph)?;
     match &args.output {
-        Some(path) => write_atomically(path, &write_log(&graph, Vec::new())?),
-        None => write_log(&graph, output).map(|_| ()),
+        Some(path) if path != Path::new("-") => write_atomically(path, &write_log(&graph, Vec::new())?),
+        _ => write_log(&graph, output).map(|_| ()),
     }
 }
 

@@ -137,6 +137,11 @@ fn plans_beat_the_online_heuristic_and_keep_above_the_bound() {
     std::fs::write(&json, graph).expect("the folder is ours");
     let (json, log) = (json.to_str().expect("utf-8"), log.to_str().expect("utf-8"));
     assert!(rk_simrd(&["record", json, "-o", log]).status.success());
+    assert_eq!(
+        Some(rk_simrd(&["record", json, "-o", "-"]).stdout),
+        std::fs::read(log).ok(),
+        "or standard output"
+    );
     let mut piped = Command::new(env!("CARGO_BIN_EXE_rk-simrd"));
     piped.args(["record", "-"]).stdin(std::fs::File::open(json).expect("it is there"));
     let piped = piped.output().expect("the binary runs");

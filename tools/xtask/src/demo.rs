@@ -60,6 +60,7 @@ pub fn run(checkout: &Checkout, options: &Options) -> Result<()> {
     println!(
         "Peaks count what a step allocates, workspaces included, as seen by the allocator over {STEPS} steps."
     );
+    println!("Where no plan keeps within the budget that was asked for, it is the smallest that one was found for.");
     println!("Each step ran in one arena; \"outside\" counts the tensors that were allocated anywhere else.");
     println!("The files of each stage are in {}.", folder.display());
     let wrong = rows.iter().filter(|row| !row.bit_equal || row.peak > row.budget || row.outside > 0.0);
@@ -83,7 +84,9 @@ fn one(checkout: &Checkout, tools: &Path, folder: &Path, model: &str, budget: &s
     let tool = |name: &str| Command::new(tools.join(name));
     shown(tool("rk-import").arg(&archive).args(["--measure", "3", "-o"]).arg(&raw))?;
     let budget = format!("--budget={budget}");
-    shown(tool("rk-opt").arg(&raw).args(["--rematerialize", &budget, "--rk-lower", "-o"]).arg(&lowered))?;
+    // What kernels need while they run differs from processor to processor: oneDNN's convolutions may take most of a small step.
+    let plan = "--rematerialize=on-infeasible=smallest";
+    shown(tool("rk-opt").arg(&raw).args([plan, &budget, "--rk-lower", "-o"]).arg(&lowered))?;
     shown(tool("rk-translate").arg(&lowered).args(["--to", "step", "-o"]).arg(&step))?;
     let mut run = tool("rk-run");
     run.arg(&step).args(["--check", "--steps", STEPS, "--json"]);

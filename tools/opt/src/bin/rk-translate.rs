@@ -3,7 +3,6 @@
 //! Exit codes: 0 done, 2 wrong command line, 3 the input cannot be read or is no valid module, 4 it is valid but cannot be
 //! translated (wrong stage, no step), 6 the output cannot be written. A file is written whole or not at all.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use rk_dialect::Context;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::StepOp;
 use rk_rewrite::planning::Problem;
-use rk_vocabulary::write_whole;
+use rk_vocabulary::write_output;
 
 /// Translates a step out of MLIR.
 #[derive(Parser)]
@@ -27,9 +26,9 @@ struct Cli {
     /// What to make of it.
     #[arg(long)]
     to: Target,
-    /// Where to write; standard output without it.
-    #[arg(short, long)]
-    output: Option<PathBuf>,
+    /// Where to write; `-` is standard output.
+    #[arg(short, long, default_value = "-")]
+    output: PathBuf,
     /// Draw this block or module in full and fold all others; may be given several times (dot).
     #[arg(long = "block", value_name = "NAME")]
     blocks: Vec<String>,
@@ -102,7 +101,7 @@ fn translate(cli: &Cli) -> Result<(), Refusal> {
             rk_step::file::print(&made).map_err(|error| Refusal(4, format!("error: {shown}: {error}")))?
         }
     };
-    write(cli.output.as_deref(), &text)
+    write(&cli.output, &text)
 }
 
 /// What is made, or the diagnostics of why not, a line each.
@@ -115,17 +114,8 @@ fn report<'c, T>(context: &Context, make: impl FnOnce() -> Result<T, Diagnostic<
 }
 
 /// Writes the text whole or not at all: a new file beside the old one takes its place.
-fn write(path: Option<&Path>, text: &str) -> Result<(), Refusal> {
-    let Some(path) = path else {
-        let mut out = std::io::stdout().lock();
-        return match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // A reader that has seen enough is no failure.
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Refusal(6, format!("error: standard output: {error}")))
-            }
-            _ => Ok(()),
-        };
-    };
-    write_whole(path, text.as_bytes())
-        .map_err(|error| Refusal(6, format!("error: {}: cannot write: {error}", path.display())))
+fn write(path: &Path, text: &str) -> Result<(), Refusal> {
+    let shown = if path == Path::new("-") { "standard output".into() } else { path.display().to_string() };
+    write_output(path, text.as_bytes())
+        .map_err(|error| Refusal(6, format!("error: {shown}: cannot write: {error}")))
 }
