@@ -47,6 +47,15 @@ def test_a_module_lists_each_thing_once():
     assert rows["Atools"] == "Another name of ``rk.rkgb``."
 
 
+def test_every_key_of_a_step_file_is_explained():
+    explained = set(re.findall(r"`(\w+)`", (pages.FOLDER / "step-file.md").read_text()))
+    sources = [pages.ROOT / "codegen/step/src" / f"{name}.rs" for name in ("model", "layout", "kernel")]
+    kept = re.compile(r"#\[derive\([^)]*Deserialize[^)]*\)\][^{]*\{(.*?)^\}", re.DOTALL | re.MULTILINE)
+    bodies = [body for path in sources for body in kept.findall(path.read_text())]
+    keys = {key for body in bodies for key in re.findall(r"^    pub (\w+):", body, re.MULTILINE)}
+    assert len(keys) > 60 and not keys - explained
+
+
 def test_every_environment_variable_is_explained():
     explained = set(re.findall(r"`(RK_\w+)`", (pages.FOLDER / "environment.md").read_text()))
     folders = ("codegen", "dialect", "examples", "frontend", "lit-tests", "passes", "tools", "vocabulary")
