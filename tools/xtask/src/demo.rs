@@ -60,7 +60,9 @@ pub fn run(checkout: &Checkout, options: &Options) -> Result<()> {
     println!(
         "Peaks count what a step allocates, workspaces included, as seen by the allocator over {STEPS} steps."
     );
-    println!("Where no plan keeps within the budget that was asked for, it is the smallest that one was found for.");
+    println!(
+        "Where no plan keeps within the budget that was asked for, it is the smallest that one was found for."
+    );
     println!("Each step ran in one arena; \"outside\" counts the tensors that were allocated anywhere else.");
     println!("The files of each stage are in {}.", folder.display());
     let wrong = rows.iter().filter(|row| !row.bit_equal || row.peak > row.budget || row.outside > 0.0);
