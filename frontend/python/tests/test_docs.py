@@ -53,6 +53,14 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
+def test_the_description_of_the_wheel_stands_alone():
+    described, readme = (ROOT / "frontend" / "python" / "README.md"), (ROOT / "README.md")
+    shown, whole = (list(map(ast.dump, ast.parse(blocks(page)[0][1]).body)) for page in (described, readme))
+    assert len(shown) == 4 and shown[:3] == whole[:3]
+    # Nothing lies beside it where it is shown.
+    assert not LINK.findall(described.read_text())
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
 def test_the_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
