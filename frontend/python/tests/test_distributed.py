@@ -72,7 +72,7 @@ def trained(folder, cells, world=2):
     told = []
     try:
         for worker in workers:
-            out, err = worker.communicate(timeout=60 + 60 * len(cells))
+            out, err = worker.communicate(timeout=300 + 300 * len(cells))
             assert worker.returncode == 0, err.decode()[-3000:]
             told.append([json.loads(line) for line in out.splitlines() if line.startswith(b"{")])
     finally:
