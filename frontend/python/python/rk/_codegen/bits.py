@@ -16,7 +16,7 @@ def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def digest(tensor: torch.Tensor) -> bytes:
     """The same for tensors of the same bits, whatever their shapes."""
-    return hashlib.blake2b(_bytes(tensor).cpu().numpy(), digest_size=16).digest()
+    return hashlib.blake2b(_bytes(tensor).cpu().numpy().tobytes(), digest_size=16).digest()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -41,11 +41,15 @@ def out_of_budgets() -> Iterator[Runtime | None]:
     innermost budget, whose runtime this is, and all that was entered in it.
     """
     modes = _get_current_dispatch_mode_stack()
-    places = [place for place, mode in enumerate(modes) if isinstance(mode, BudgetMode)]
+    innermost: BudgetMode | None = None
+    place = len(modes)
+    for number, mode in enumerate(modes):
+        if isinstance(mode, BudgetMode):
+            innermost, place = mode, number
     with contextlib.ExitStack() as stack:
-        for _ in modes[places[-1] :] if places else ():
+        for _ in modes[place:]:
             stack.enter_context(_pop_mode_temporarily())
-        yield modes[places[-1]].runtime if places else None
+        yield None if innermost is None else innermost.runtime
 
 
 class Managed(Tensor):
