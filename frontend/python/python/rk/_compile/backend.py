@@ -112,7 +112,12 @@ class Compiled:
         fixed.fit(self.graph)
         if self.graph.stale:
             self.graph.group.is_to_be_compiled()
-            self.compile(args)
+            try:
+                self.compile(args)
+            except BaseException:
+                # What was compiled before is not what was asked for.
+                self.graph.stale = True
+                raise
         if self.schedule is not None:
             governed.ran()
         return self._run(*args)

@@ -9,11 +9,12 @@ before anything is exceeded.
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rk._run import sequence
+from rk._run import fixed, sequence
 from rk._run.metered import MARGIN
 from rk._run.variants import Instance, Variant
 from rk.errors import BudgetError
@@ -128,10 +129,17 @@ class Careful:
 
     def _lacks(self, instance: Instance, missing: int) -> None:
         """The user is told before the backward half of an instance runs that so many bytes are missing."""
-        if missing <= 0 or not instance.owner.switches:
-            # What has one plan is told of when the step is over, and what all of its calls need is known.
+        if missing <= 0:
             return
         budget, name = int(self.asked), f"backward of {instance.owner.name}"
+        if not instance.owner.switches:
+            # What all of its calls need is known when the step is over.
+            warnings.warn(
+                f"rk: {name} has one plan, and {missing} bytes of the budget of {budget} are missing for it "
+                "in the first step of its kind",
+                stacklevel=2,
+            )
+            return
         smallest = budget + missing + budget // MARGIN
         text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
         text += f". The smallest budget that should do is {smallest} bytes"
@@ -141,6 +149,8 @@ class Careful:
         """A plan that fits where what holds least does not, beside what is there when a call begins; if there
         is none, BudgetError or a warning, and ``least``.
         """
+        if fixed.give_way(self):
+            return least
         there = level + self.stands(self.step)
         try:
             return owner.within(max(self.room(self.step) - level, 1))

@@ -56,6 +56,8 @@ class GraphClass:
         """It has one plan, which was made to hold no more than it must."""
         self.times = 0
         """How often it was planned."""
+        self.returns = 0
+        """How often it went back to a plan that a single step had no room for."""
         self.calls = 0
         """How many forward halves have run."""
 
@@ -102,7 +104,8 @@ class GraphClass:
         name = "least" if self.holds_least else name
         schedule = self.problem.plan(budget, inside)
         self.times += 1
-        self.base = Variant(name, schedule, None)
+        made_by = ("compiled",) if self._will_switch() else ("compiled_for", budget, inside)
+        self.base = Variant(name, schedule, None, made_by)
         return schedule
 
     def switch(self) -> Switch:
@@ -119,6 +122,13 @@ class GraphClass:
     def compiled(self) -> Variant:
         """What AOTAutograd compiled."""
         return self.base
+
+    def compiled_for(self, budget: str, inside: int) -> Variant:
+        """Of a class with one variant, what is compiled for so much; see :attr:`asked`."""
+        made_by = ("compiled_for", budget, inside)
+        if self.base.made_by == made_by:
+            return self.base
+        return self._variant("compiled", self.problem.plan(budget, inside), *made_by)
 
     def made(self, made_by: Sequence[Any]) -> Variant | None:
         """The variant that is made in such a way (:attr:`Variant.made_by`); None if no plan is found."""
@@ -159,7 +169,8 @@ class GraphClass:
         try:
             return self.holding(None, self.problem.plan("1", 0, patient=False).peak)
         except BudgetError as error:
-            return None if error.smallest_bytes is None else self.holding(None, error.smallest_bytes)
+            least = error.smallest_bytes
+            return None if least is None else self.holding(None, least - self.resident)
 
     def holding(self, held: int | None, budget: int) -> Variant | None:
         """Holds at most so much, if that is said, and takes at most ``budget``; None if no plan is found."""
@@ -170,21 +181,30 @@ class GraphClass:
         return self._found[held, budget]
 
     def _planned_to_hold(self, held: int | None, budget: int) -> Variant | None:
-        inside = 0 if held is None else budget - held - self.keep_all.schedule.handed
+        inside = self.inside(held, budget)
         if budget <= 0 or inside < 0:
             return None
         try:
-            schedule = self.problem.plan(str(budget), inside, patient=False)
+            schedule = self.problem.plan(str(budget + self.resident), inside, patient=False)
         except BudgetError:
             return None
         self.times += 1
         name = "tight" if held is None else f"{schedule.held} held"
         return self._variant(name, schedule, "holding", held, budget)
 
+    def inside(self, held: int | None, budget: int) -> int:
+        """Bytes of a budget that a plan must leave to its caller, so that it holds no more than that."""
+        return 0 if held is None else budget - held - self.keep_all.schedule.handed
+
     def within(self, room: int) -> Variant:
         """Takes at most so much; BudgetError if no plan does."""
         self.times += 1
-        return self._variant("tight", self.problem.plan(str(room), 0), "within", room)
+        return self._variant("tight", self.problem.plan(str(room + self.resident), 0), "within", room)
+
+    @property
+    def resident(self) -> int:
+        """Bytes that a budget of its problem has for what stands there, and a room in a step has not."""
+        return self.problem.resident if self.options.scope == "total" else 0
 
     @functools.cached_property
     def output_bytes(self) -> int:

@@ -18,9 +18,11 @@ from typing import Any
 from rk._graph import switches
 from rk._run.metered import MARGIN
 from rk._run.variants import Variant
-from rk.errors import ExecutionError
+from rk.errors import BudgetError, ExecutionError
 
 Run = Callable[[list[Any]], Any]
+MOST_RETURNS = 4
+"""Where single steps take a plan away again and again, it is not compiled for ever."""
 
 
 def goes_on(owner: Any) -> bool:
@@ -35,11 +37,18 @@ def begin(owner: Any) -> None:
     group = owner.group
     ahead = [one for one in group.classes if one.calls == 0 and one.base is not None]
     if ahead or group.open_classes() or group.comes_with_others or goes_on(owner):
-        for one in (one for one in (*ahead, owner) if not one.switches):
-            found = None if one.holds_least else _least(one, group.left())
-            if found is not None:
-                take(one, found)
-                one.holds_least = True
+        for one in (*ahead, owner):
+            if not one.switches and not one.holds_least:
+                _hold_least(one, group.left(one))
+
+
+def _hold_least(owner: Any, room: int | None) -> bool:
+    """A class holds least within so many bytes from its next call on; whether there is such a plan."""
+    found = _least(owner, room)
+    if found is not None:
+        take(owner, found)
+        owner.holds_least = True
+    return found is not None
 
 
 def _least(owner: Any, room: int | None) -> Variant | None:
@@ -47,11 +56,13 @@ def _least(owner: Any, room: int | None) -> Variant | None:
     if _has_arena(owner):
         found = owner.smallest
         return found if found is not None and (room is None or found.numbers[1] <= room) else None
-    held, forward, backward, _ = owner.checkpoint.numbers
-    takes = max(forward, backward + owner.checkpoint.schedule.handed)
-    # What it is a share of is not known yet.
-    room = 2 * takes if room is None else room
-    return owner.holding(held, room) or owner.holding(None, room)
+    if room is None:
+        # What it is a share of is not known; what a graph would have alone is within that.
+        try:
+            room = owner.alone.schedule.budget
+        except BudgetError as error:
+            room = (error.smallest_bytes or 0) - owner.resident
+    return owner.holding(owner.checkpoint.numbers[0], room) or owner.holding(None, room)
 
 
 def _has_arena(owner: Any) -> bool:
@@ -66,46 +77,55 @@ def fit(owner: Any) -> None:
     if group is None or owner.switches:
         # Without a group it is a graph without a backward pass.
         return
-    if not group.open_classes():
-        _fit_alone(owner)
+    with group.lock:
+        if group.open_classes():
+            _fit_beside(owner)
+        else:
+            # What the last step has taught is compiled before the next one begins.
+            group.finish(owner)
+            if owner.options.scope == "device" and not owner.stale:
+                _fit_alone(owner)
+
+
+def _fit_beside(owner: Any) -> None:
+    group, step = owner.group, owner.group.step
+    if owner.stale or not (step is None or step.would_depart(owner)):
         return
-    step = group.step
-    if owner.stale or not (step is None or step.is_careful):
-        return
-    room = group.left()
+    room = group.left(owner)
     if room is None:
         return
     takes = max(owner.base.numbers[1:3])
     missing = group.make_room(takes - room)
-    if not missing:
+    if not missing or _hold_least(owner, takes - missing):
         return
-    room = takes - missing
-    found = _least(owner, room)
-    if found is None and all(one.switches or one.holds_least for one in group.open_classes()):
-        found = group.exceeds(owner, owner.base, group.room(step) - room)
-    if found is not None:
-        take(owner, found)
-        owner.holds_least = True
+    if not give_way(group):
+        take(owner, group.exceeds(owner, owner.base, group.room(step) - (takes - missing)))
+    elif not owner.holds_least:
+        _hold_least(owner, group.room(step))
 
 
 def _fit_alone(owner: Any) -> None:
-    """The same where no call is open: with scope ``device``, what stands there may have grown."""
-    group = owner.group
-    with group.lock:
-        # What the last step has taught is compiled before the next one begins.
-        group.finish(owner)
-    if owner.stale or owner.options.scope != "device":
-        return
-    room, (_, forward, backward, _) = group.left(), owner.base.numbers
+    """With scope ``device``, what stands there may have grown."""
+    room, (_, forward, backward, _) = owner.group.left(owner), owner.base.numbers
     takes = max(forward, backward + owner.base.schedule.handed)
     # A plan may use up what is left free for others.
-    if room is not None and takes > room + room // MARGIN:
-        found = _least(owner, room) if owner.holds_least else None
-        if found is None:
-            owner.asked, owner.stale = (str(room), 0), True
-        else:
-            take(owner, found)
-            owner.holds_least = True
+    if room is None or takes <= room + room // MARGIN:
+        return
+    if not (owner.holds_least and _hold_least(owner, room)):
+        owner.asked, owner.stale = (str(room), 0), True
+
+
+def give_way(group: Any) -> bool:
+    """A call does not fit beside those that are open: where these run plans that were made for the whole
+    budget, their classes hold least from the next step on, and the user is told of this one.
+    """
+    whole = [one for one in group.open_classes() if not one.switches and not one.holds_least]
+    if not whole:
+        return False
+    tell(whole, group.asked)
+    for one in whole:
+        _hold_least(one, group.room(group.step))
+    return True
 
 
 def tell(owners: list[Any], budget: str) -> None:
@@ -114,10 +134,12 @@ def tell(owners: list[Any], budget: str) -> None:
     names = ", ".join(dict.fromkeys(one.name for one in whole))
     if names:
         codegen = whole[0].options.codegen
+        instead = "" if codegen == "fx" else ". codegen='fx' keeps it at once"
+        why = "of an operator of higher order" if codegen == "fx" else f"of codegen {codegen!r}"
         warnings.warn(
-            f"rk: another forward pass begins before the backward pass of {names}, which has one plan with "
-            f"codegen {codegen!r}, made for the whole budget of {budget}. This step may exceed it; from then "
-            "on the calls share it. codegen='fx' keeps it at once",
+            f"rk: another forward pass begins before the backward pass of {names}, which has one plan "
+            f"because {why}, made for the whole budget of {budget}. This step may exceed it; from then on "
+            f"the calls share it{instead}",
             stacklevel=2,
         )
 
@@ -129,31 +151,49 @@ def holding(owner: Any, share: float, budget: int) -> Variant | None:
         least = owner.smallest
         if least is None:
             return None
-        spread = max(most.schedule.peak + owner.problem.beside_arena - least.numbers[1], 0)
+        spread = max(most.schedule.peak - least.numbers[1], 0)
         return owner.holding(None, min(least.numbers[1] + math.ceil(share * spread), budget))
     least = owner.checkpoint.numbers[0]
     return owner.holding(least + math.ceil(share * max(most.numbers[0] - least, 0)), budget)
 
 
+def most(owner: Any) -> tuple[int, int, int, int]:
+    """What a class takes that runs nothing again, as :attr:`rk._run.variants.Variant.numbers`."""
+    numbers, peak = owner.keep_all.numbers, owner.keep_all.schedule.peak
+    if not _has_arena(owner):
+        return numbers
+    return peak - owner.problem.beside_arena, peak, peak, numbers[3]
+
+
 def take(owner: Any, variant: Variant) -> None:
     """A class with one plan runs this one from its next call on, if it is one to be compiled again for."""
     made_by, *about = variant.made_by
-    if owner.switches:
+    if owner.switches or variant is owner.base:
         return
     if made_by == "alone":
         asked = owner.asked_alone
+    elif made_by == "compiled_for":
+        asked = tuple(about)
     elif made_by == "within":
-        asked = (str(about[0]), 0)
+        asked = (str(about[0] + owner.resident), 0)
     elif made_by == "holding":
         held, budget = about
-        inside = 0 if held is None else budget - held - owner.keep_all.schedule.handed
-        asked = (str(budget), inside)
+        asked = (str(budget + owner.resident), owner.inside(held, budget))
     else:
         return
     if owner.base is not None:
         now, then = owner.base.schedule, variant.schedule
         owner.stale |= (now.runs, now.step) != (then.runs, then.step)
     owner.asked, owner.holds_least = asked, False
+
+
+def take_back(owner: Any, variant: Variant) -> None:
+    """A class that a single step had no room for, and that holds least since then, goes back to the plan that
+    was chosen for the steps that have come again.
+    """
+    if owner.holds_least and variant is not owner.base and owner.returns < MOST_RETURNS:
+        owner.returns += 1
+        take(owner, variant)
 
 
 def forward(owner: Any, run: Run, place: int | None) -> Run:

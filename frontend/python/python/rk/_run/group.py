@@ -19,7 +19,7 @@ import torch
 
 from rk._plan import device as devices
 from rk._plan.options import Options
-from rk._run import agreement, fixed, observe
+from rk._run import agreement, fixed, observe, sequence
 from rk._run.careful import Careful
 from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
@@ -265,9 +265,9 @@ class Group(Metered, Careful):
         fixed.tell([one.owner for one in self.open.values()], self.asked)
         self.meter.begin()
         self.step.metered, self.step.whole = True, False
-        level = self.meter.read()[0] if self.meter.works else 0
         # What was there before the meter began is not in what it reads on the CPU.
-        self.step.floor = level + self._unseen() - self.there_by_plan()
+        there = self.meter.read()[0] + self._unseen() - self.there_by_plan() if self.meter.works else 0
+        self.step.floor = there
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
@@ -300,6 +300,13 @@ class Group(Metered, Careful):
         """Whether a choice may be used now."""
         return True
 
+    def _take_back(self, step: Step, known: Known) -> None:
+        """A known sequence has come again, and may have run in less than was chosen for it."""
+        elsewhere = sequence.elsewhere_than(self, step)
+        for instance, variant in zip(step.instances, known.variants, strict=False):
+            if instance.owner not in elsewhere:
+                fixed.take_back(instance.owner, variant)
+
     def finish(self, next_owner: Any) -> None:
         """What the last step teaches; ``next_owner`` is the class that begins the next one."""
         step, self.step = self.step, None
@@ -309,12 +316,15 @@ class Group(Metered, Careful):
             self.floor = step.floor
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)
+            self._take_back(step, step.known)
             if step.metered and len(step.trail) == len(step.known.trail):
                 step.known.measured = self.taken(step)
             return
         trail = tuple(step.trail)
         self.sequences.met(step.key, trail)
         known = self.sequences.known.get((step.key, trail))
+        if known is not None:
+            self._take_back(step, known)
         if step.known is not None or (known is not None and self._suits(known)):
             # Something else was expected.
             return

@@ -47,18 +47,20 @@ class Metered:
         """The budget of a graph that is planned now, if it is alone."""
         raise NotImplementedError
 
-    def left(self) -> int | None:
-        """Bytes that a call which begins now may take, beside those that are open; None if the budget is a
-        share of what is not known yet.
+    def left(self, owner: Any) -> int | None:
+        """Bytes that a call of a class may take if it begins now, beside those that are open; None if the
+        budget is a share of what is not known yet.
         """
         with self.lock:
             step = self.step
             if step is None or not self.open:
                 alone = self.alone(self.asked)
-                return None if alone.endswith("%") else int(alone)
+                return None if alone.endswith("%") else int(alone) - owner.resident
             room = self.room(step)
             if room is None:
                 return None
+            # What stands there for a class is met when it is first called.
+            room -= owner.resident if owner.calls == 0 else 0
             if step.metered and self.meter.works:
                 return room - (self._level() - step.floor)
             return room - self.there_by_plan()

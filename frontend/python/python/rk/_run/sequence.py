@@ -122,10 +122,10 @@ def learnt(group: Any, step: Step) -> Known:
     observed = Observed(step)
     instances = observed.calls
     if observed.are_apart and group.alone_suffices:
-        return _each_alone(step)
+        return _each_alone(step, elsewhere_than(group, step))
     budget, stands = group.room(step), group.stands(step)
     if budget is None:
-        whole = observed.need([[one.owner.keep_all.numbers] for one in instances])
+        whole = observed.need([[fixed.most(one.owner)] for one in instances])
         budget = int((whole + stands) * float(group.asked[:-1]) / 100) - stands
     asked, late = budget + stands, min(group.let_go_late(), (budget + stands) // LATE)
     most = budget - budget // LEAST_MARGIN - late
@@ -138,7 +138,7 @@ def learnt(group: Any, step: Step) -> Known:
     if observed.are_apart:
         _add_for_room(observed, budget, variants)
     again = [owner for owner in owners if not owner.switches]
-    _plan_again(observed, budget, variants, again)
+    _plan_again(observed, budget, variants, again, elsewhere_than(group, step))
     for attempt in range(TIGHTER):
         chosen, time, peak, event, bound = found = observed.chosen(budget, variants)
         if chosen is not None:
@@ -181,9 +181,16 @@ def learnt(group: Any, step: Step) -> Known:
     return Known(tuple(step.trail), found, asked, peak, time, bound, holder, continued=continued)
 
 
-def _each_alone(step: Step) -> Known:
+def elsewhere_than(group: Any, step: Step) -> set[Any]:
+    """The classes with one plan that other known sequences have as well: their plans must suit those, too."""
+    others = [known.trail for known in group.known if known.trail != tuple(step.trail)]
+    return {one for trail in others for one in trail if not isinstance(one, int) and not one.switches}
+
+
+def _each_alone(step: Step, elsewhere: set[Any]) -> Known:
     """Each class runs what was planned for it when it was compiled, for the whole budget."""
-    variants = [one.owner.alone if one.owner.holds_least else one.owner.base for one in step.instances]
+    owners = [one.owner for one in step.instances]
+    variants = [one.alone if one.holds_least and one not in elsewhere else one.base for one in owners]
     plans = [one.schedule for one in variants]
     most = max(plans, key=lambda one: one.peak)
     time, bound = sum(one.time for one in plans), sum(one.lower_bound for one in plans)
@@ -205,28 +212,40 @@ def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Vari
 
 
 def _plan_again(
-    observed: Observed, budget: int, variants: dict[Any, list[Variant]], owners: list[Any]
+    observed: Observed,
+    budget: int,
+    variants: dict[Any, list[Variant]],
+    owners: list[Any],
+    elsewhere: set[Any],
 ) -> None:
     """Plans classes of which all calls run one plan. Those that are called once have several to choose from;
-    the others get those that hold most, of the plans that fit.
+    the others get those that hold most, of the plans that fit. Classes that are part of other sequences
+    ``elsewhere`` get no plan that takes more than what they have.
     """
+
+    def planned(owner: Any, share: float) -> Variant | None:
+        found = fixed.holding(owner, share, budget)
+        if found is None or owner not in elsewhere:
+            return found
+        pairs = zip(found.numbers[:3], owner.base.numbers[:3], strict=True)
+        return found if all(new <= old for new, old in pairs) else None
 
     def fits(more: dict[Any, list[Variant | None]]) -> bool:
         return observed.chosen(budget, {**variants, **more})[0] is not None
 
     if not any(one.holds_least for one in owners) and fits({}):
         return
-    most = {owner: fixed.holding(owner, 1, budget) for owner in owners}
+    most = {owner: planned(owner, 1) for owner in owners}
     if None not in most.values() and fits({owner: [one] for owner, one in most.items()}):
         variants.update({owner: [one] for owner, one in most.items()})
         return
     called = collections.Counter(one.owner for one in observed.calls)
     for owner in (one for one in owners if called[one] == 1):
-        found = [fixed.holding(owner, share, budget) for share in ALIKE]
+        found = [planned(owner, share) for share in ALIKE]
         variants[owner] = [*variants[owner], *(one for one in found if one is not None)]
     often = [one for one in owners if called[one] > 1]
     for share in ALIKE if often else ():
-        found = {owner: fixed.holding(owner, share, budget) for owner in often}
+        found = {owner: planned(owner, share) for owner in often}
         variants.update({owner: [one] for owner, one in found.items() if one is not None})
         if None not in found.values() and fits({}):
             return

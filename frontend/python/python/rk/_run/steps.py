@@ -85,6 +85,11 @@ class Step:
         """Whether instances run what holds least."""
         return self.known is None or self.departed
 
+    def would_depart(self, owner: Any) -> bool:
+        """Whether a forward half of this class is not what a known step goes on with."""
+        place = len(self.trail)
+        return self.is_careful or self.known.trail[place : place + 1] != (owner,)
+
     def begins(self, instance: Instance, *, forward: bool) -> bool:
         """Notes a half; whether the step is not the known one from here on."""
         mark: Any = instance.owner if forward else instance.place
