@@ -26,13 +26,16 @@ impl Halves {
     /// Those of a legal sequence and its trace; `None` for a step that nobody interrupts.
     pub fn of(graph: &Graph, sequence: &Sequence, trace: &Trace) -> Option<Self> {
         let at = sequence.0.iter().position(|&node| graph.node(node).hands_over)?;
+        // What the first run of the second half overwrites ends here, and is there until then.
+        let taken = trace.overwrites.get(at + 1) == Some(&true);
+        let overwritten =
+            sequence.0.get(at + 1).filter(|_| taken).and_then(|&node| graph.node(node).overwrites);
         let (mut held, mut handed) = (0, 0);
         for instance in trace.instances.iter().filter(|one| one.start <= at && one.end >= at) {
             let bytes = graph.value(instance.value).bytes.0;
             if instance.fate == Fate::Kept || instance.start == at {
                 handed += bytes;
-            } else {
-                // One that ends here is overwritten by the first run of the second half.
+            } else if instance.end > at || overwritten == Some(instance.value) {
                 held += bytes;
             }
         }
