@@ -17,12 +17,13 @@ const PAGE: &str = "docs/torch-versions.md";
 
 /// What CI runs with the newest torch, within its time: the bits, the budgets, every codegen that works with any torch, what rk
 /// takes from inside of torch, and what is known of GPUs without one. `cargo xtask test --torch` runs everything.
-const CORE: [&str; 9] = [
+const CORE: [&str; 10] = [
     "bits",
     "counter",
     "distributed",
     "hard_places",
     "inductor",
+    "objects",
     "options",
     "program",
     "torch",
@@ -62,18 +63,20 @@ pub struct MatrixOptions {
 /// When an environment cannot be made, or pytest does not come to its end. Tests that fail are in the table, and an error at the end.
 pub fn matrix(checkout: &Checkout, options: &MatrixOptions) -> Result<()> {
     let versions = if options.torch.is_empty() { beside::versions(checkout)? } else { options.torch.clone() };
+    let report = std::env::temp_dir().join(format!("rk-matrix-{}.xml", std::process::id()));
     let mut failed = Vec::new();
     for version in versions {
         let interpreter = beside::interpreter(checkout, &version)?;
         eprintln!("matrix: torch {version}");
-        let mut counts = counted(checkout, &interpreter, &["tests".to_owned()])?;
-        if !counts.failures.is_empty() {
-            // Processes that wait for each other give up on a busy machine.
-            eprintln!("matrix: {} tests failed, and run again one at a time", counts.failures.len());
-            let named: Vec<String> = counts.failures.iter().map(|failure| failure.node()).collect();
-            let alone = ["-n", "0"].map(str::to_owned).into_iter().chain(named).collect::<Vec<_>>();
-            counts.settle(counted(checkout, &interpreter, &alone)?);
-        }
+        let mut pytest = python::pytest(checkout, &interpreter)?;
+        // Its exit status says that a test failed; the report says which.
+        let outcome = process::show(pytest.arg("--junitxml").arg(&report).arg("tests"));
+        let text = std::fs::read_to_string(&report).map_err(|_| match outcome {
+            Err(error) => error,
+            Ok(()) => anyhow::anyhow!("pytest wrote no report"),
+        })?;
+        std::fs::remove_file(&report)?;
+        let counts = Counts::read(&text).context("the report of pytest is not understood")?;
         let row = counts.row(&version, &python_version(&interpreter)?);
         write_row(checkout, "matrix", &format!("| {version} |"), &row)?;
         if !counts.failures.is_empty() {
@@ -81,20 +84,6 @@ pub fn matrix(checkout: &Checkout, options: &MatrixOptions) -> Result<()> {
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("tests failed with torch {}", failed.join(", ")) }
-}
-
-/// Runs pytest with these arguments, and counts what came of it.
-fn counted(checkout: &Checkout, interpreter: &Path, arguments: &[String]) -> Result<Counts> {
-    let report = std::env::temp_dir().join(format!("rk-matrix-{}.xml", std::process::id()));
-    let mut pytest = python::pytest(checkout, interpreter)?;
-    // Its exit status says that a test failed; the report says which.
-    let outcome = process::show(pytest.arg("--junitxml").arg(&report).args(arguments));
-    let text = std::fs::read_to_string(&report).map_err(|_| match outcome {
-        Err(error) => error,
-        Ok(()) => anyhow::anyhow!("pytest wrote no report"),
-    })?;
-    std::fs::remove_file(&report)?;
-    Counts::read(&text).context("the report of pytest is not understood")
 }
 
 fn python_version(interpreter: &Path) -> Result<String> {
@@ -107,23 +96,7 @@ fn python_version(interpreter: &Path) -> Result<String> {
 struct Counts {
     passed: usize,
     skipped: usize,
-    failures: Vec<Failure>,
-}
-
-/// A test that failed: its file, without the ending, and its name.
-#[derive(Debug, PartialEq, Eq)]
-struct Failure {
-    file: String,
-    name: String,
-}
-
-impl Failure {
-    /// As pytest takes it.
-    fn node(&self) -> String {
-        let escaped = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
-        let name = escaped.iter().fold(self.name.clone(), |name, (code, sign)| name.replace(code, sign));
-        format!("tests/{}.py::{name}", self.file)
-    }
+    failures: Vec<String>,
 }
 
 impl Counts {
@@ -137,9 +110,7 @@ impl Counts {
                 // `classname` has `name` in it, and comes first.
                 let class = attribute("classname")?;
                 let name = case.split_once("\" name=\"")?.1.split('"').next()?;
-                counts
-                    .failures
-                    .push(Failure { file: class.rsplit('.').next()?.to_owned(), name: name.to_owned() });
+                counts.failures.push(format!("{}::{name}", class.rsplit('.').next()?));
             } else if case.contains("<skipped ") {
                 counts.skipped += 1;
             } else {
@@ -149,18 +120,8 @@ impl Counts {
         Some(counts)
     }
 
-    /// What came of the tests that failed when they ran again; a test that then did not run at all counts as failed.
-    fn settle(&mut self, again: Self) {
-        if again.passed + again.skipped + again.failures.len() == self.failures.len() {
-            self.passed += again.passed;
-            self.skipped += again.skipped;
-            self.failures = again.failures;
-        }
-    }
-
     fn row(&self, version: &str, python: &str) -> String {
-        let failures: Vec<String> =
-            self.failures.iter().map(|one| format!("`{}::{}`", one.file, one.name)).collect();
+        let failures: Vec<String> = self.failures.iter().map(|name| format!("`{name}`")).collect();
         let failures = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
         format!("| {version} | {python} | {} | {} | {failures} |\n", self.passed, self.skipped)
     }
@@ -195,25 +156,12 @@ mod tests {
         let report = r#"<testsuites><testsuite tests="3"><testcase classname="tests.test_a" name="one" time="1" />
             <testcase classname="tests.test_a" name="two[60%]" time="1"><failure message="x">y</failure></testcase>
             <testcase classname="tests.test_b" name="three" time="0"><skipped type="s">z</skipped></testcase></testsuite>"#;
-        let failures = || vec![Failure { file: "test_a".to_owned(), name: "two[60%]".to_owned() }];
+        let failures = vec!["test_a::two[60%]".to_owned()];
         let counts = Counts::read(report);
-        assert_eq!(counts, Some(Counts { passed: 1, skipped: 1, failures: failures() }));
-        assert_eq!(failures()[0].node(), "tests/test_a.py::two[60%]");
+        assert_eq!(counts, Some(Counts { passed: 1, skipped: 1, failures }));
         let row = counts.map(|counts| counts.row("2.15.0", "3.11.7"));
         assert_eq!(row.as_deref(), Some("| 2.15.0 | 3.11.7 | 1 | 1 | `test_a::two[60%]` |\n"));
         assert_eq!(Counts::read("no report"), None);
-    }
-
-    #[test]
-    fn what_fails_once_is_no_failure_and_what_did_not_run_again_is_one() {
-        let failure = |name: &str| Failure { file: "test_a".to_owned(), name: name.to_owned() };
-        let first = || Counts { passed: 5, skipped: 1, failures: vec![failure("one"), failure("two")] };
-        let mut counts = first();
-        counts.settle(Counts { passed: 1, skipped: 0, failures: vec![failure("two")] });
-        assert_eq!(counts, Counts { passed: 6, skipped: 1, failures: vec![failure("two")] });
-        counts = first();
-        counts.settle(Counts { passed: 0, skipped: 0, failures: vec![] });
-        assert_eq!(counts, first());
     }
 
     #[test]
