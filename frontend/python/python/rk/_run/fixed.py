@@ -138,8 +138,8 @@ def tell(owners: list[Any], budget: str) -> None:
         why = "of an operator of higher order" if codegen == "fx" else f"of codegen {codegen!r}"
         warnings.warn(
             f"rk: another forward pass begins before the backward pass of {names}, which has one plan "
-            f"because {why}, made for the whole budget of {budget}. This step may exceed it; from then on "
-            f"the calls share it{instead}",
+            f"because {why}, made for the whole budget of {budget}. This step may exceed it; the calls share "
+            f"it as soon as a step has shown them together{instead}",
             stacklevel=2,
         )
 
