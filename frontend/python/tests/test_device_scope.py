@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import pytest
 import torch
+from larger import LARGER
 from test_runs import Tower, equal, ids
 from torch import nn
 
@@ -87,9 +87,6 @@ def test_one_graph_with_inductors_kernels_keeps_it_in_every_micro_batch(monkeypa
     budget = int(0.8 * peak)
     found, _ = trained(whole, torch.optim.AdamW, 4, budget=budget, codegen="inductor")
     assert 0.9 * budget <= found <= budget, found / budget
-
-
-LARGER = pytest.mark.skipif("RK_NIGHTLY" not in os.environ, reason="of the larger set: RK_NIGHTLY=1")
 
 
 @pytest.mark.parametrize("budget", ["bytes", pytest.param("70%", marks=LARGER)])

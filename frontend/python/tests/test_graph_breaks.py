@@ -4,10 +4,9 @@ step on.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
+from larger import LARGER
 from test_runs import equal, trained
 from torch import nn
 
@@ -67,9 +66,6 @@ def planned(make, beside, budget, **options):
     peaks, same = trained(make, step, whole("rk", budget=budget, **options))
     assert equal(bits, same)
     return peaks
-
-
-LARGER = pytest.mark.skipif("RK_NIGHTLY" not in os.environ, reason="of the larger set: RK_NIGHTLY=1")
 
 
 @pytest.mark.parametrize("share", ["bytes", pytest.param("percent", marks=LARGER)])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 
 import pytest
 import torch
+from larger import LARGER
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -189,12 +189,7 @@ def test_a_step_that_departs_keeps_the_budget_at_once(other):
     [
         (once, without_some),
         (once, once, once, micro_batches_at_once),
-        pytest.param(
-            (once, without_some, first_in_first_out),
-            marks=pytest.mark.skipif(
-                "RK_NIGHTLY" not in os.environ, reason="of the larger set: RK_NIGHTLY=1"
-            ),
-        ),
+        pytest.param((once, without_some, first_in_first_out), marks=LARGER),
     ],
     ids=["two", "every fourth", "three"],
 )

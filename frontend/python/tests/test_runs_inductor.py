@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from larger import LARGER
 from test_pairs import Encoder, pair, whole
 from test_runs import Tower, by_blocks, equal, once, trained
 
@@ -30,7 +29,7 @@ def test_equal_layers_share_the_budget():
     assert found[-1] >= 0.75 * budget, "what is free is used once the sequence is known"
 
 
-@pytest.mark.skipif("RK_NIGHTLY" not in os.environ, reason="of the larger set: RK_NIGHTLY=1")
+@LARGER
 def test_calls_that_meet_are_told_of_and_share_the_budget_then():
     peaks, _ = trained(lambda: Encoder(1), pair, whole(), steps=1)
     with pytest.warns(UserWarning, match="another forward pass begins before the backward pass of forward"):

@@ -191,7 +191,7 @@ def take_back(owner: Any, variant: Variant) -> None:
     """A class that a single step had no room for, and that holds least since then, goes back to the plan that
     was chosen for the steps that have come again.
     """
-    if owner.holds_least and variant is not owner.base and owner.returns < MOST_RETURNS:
+    if variant is not owner.base and owner.returns < MOST_RETURNS:
         owner.returns += 1
         take(owner, variant)
 

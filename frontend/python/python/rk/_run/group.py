@@ -302,10 +302,12 @@ class Group(Metered, Careful):
 
     def _take_back(self, step: Step, known: Known) -> None:
         """A known sequence has come again, and may have run in less than was chosen for it."""
-        elsewhere = sequence.elsewhere_than(self, step)
-        for instance, variant in zip(step.instances, known.variants, strict=False):
-            if instance.owner not in elsewhere:
-                fixed.take_back(instance.owner, variant)
+        pairs = zip(step.instances, known.variants, strict=False)
+        least = [(one.owner, variant) for one, variant in pairs if one.owner.holds_least]
+        elsewhere = sequence.elsewhere_than(self, step) if least else ()
+        for owner, variant in least:
+            if owner not in elsewhere:
+                fixed.take_back(owner, variant)
 
     def finish(self, next_owner: Any) -> None:
         """What the last step teaches; ``next_owner`` is the class that begins the next one."""
