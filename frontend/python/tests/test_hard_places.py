@@ -259,9 +259,9 @@ def test_a_number_that_changes():
     assert equal(run(backend="aot_eager"), run(backend="rk", options=BUDGET))
 
 
-@pytest.mark.parametrize(("codegen", "named"), [("fx", 0), pytest.param("rk", 1, marks=needs_runtime)])
-def test_graphs_that_a_break_makes_share_the_budget(codegen, named):
-    """One that is compiled for its share is named, because the first step may take more."""
+@pytest.mark.parametrize("codegen", ["fx", pytest.param("rk", marks=needs_runtime)])
+def test_graphs_that_a_break_makes_share_the_budget(codegen):
+    """Neither is named as one that may take more: they keep the budget together from the first step on."""
 
     class Broken(Chain):
         def forward(self, x):
@@ -274,8 +274,8 @@ def test_graphs_that_a_break_makes_share_the_budget(codegen, named):
         warnings.simplefilter("always")
         plain, planned = both(Broken, floats, BUDGET | {"codegen": codegen})
     assert equal(plain, planned)
-    told = [str(one.message) for one in caught if "2 graphs" in str(one.message)]
-    assert len(told) == named and all("test_hard_places.py:" in one for one in told)
+    told = [str(one.message) for one in caught]
+    assert not [one for one in told if "graphs share the budget" in one or "missing for it" in one]
 
 
 def test_data_dependent_control_flow_under_fullgraph():
