@@ -4,7 +4,8 @@ Forty-eight equal layers are trained until their sequence is known. Then the pas
 by what gives back the results of a call that has run, and the step is driven as autograd drives it, where
 nothing records gradients: 48 forward halves, and 48 backward halves in the reverse order. What is left is
 rk's: the choice, tickets, what is put aside, slots. The smallest of many steps is told, because everything
-else on the machine adds to it.
+else on the machine adds to it; and how often PyTorch makes a tensor of one number in that time, because
+machines differ by more than programs do.
 """
 
 from __future__ import annotations
@@ -99,6 +100,17 @@ def without_passes(model: nn.Module, step: Callable[[], None]) -> Callable[[], N
 _PASSES = ("forward", "backward")
 
 
+def of_a_tensor(repetitions: int = 50) -> float:
+    """Seconds that PyTorch takes to make a tensor of one number, at the least."""
+    seconds = []
+    for _ in range(STEPS):
+        start = time.perf_counter()
+        for _ in range(repetitions):
+            torch.full((), 1, device="cpu")
+        seconds.append(time.perf_counter() - start)
+    return min(seconds) / repetitions
+
+
 def main() -> None:
     """Reads the command line; one line goes to standard output."""
     parser = argparse.ArgumentParser(
@@ -120,7 +132,11 @@ def main() -> None:
     if shared.times != choices or shared.step.is_careful:
         raise SystemExit("the step that was driven is not the one that is known")
     names = ", ".join(dict.fromkeys(one.name for one in shared.known[-1].variants))
-    print(f"{1e6 * min(seconds) / LAYERS:.1f} us a call, of {LAYERS} calls that run {names}")
+    call, tensor = min(seconds) / LAYERS, of_a_tensor()
+    print(
+        f"{1e6 * call:.1f} us a call, {call / tensor:.1f} times what torch.full(()) takes, "
+        f"of {LAYERS} calls that run {names}"
+    )
 
 
 if __name__ == "__main__":
