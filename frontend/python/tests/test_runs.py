@@ -224,6 +224,32 @@ def test_a_step_that_was_not_expected_goes_on_as_a_known_one():
     assert not any(careful) and shared.freed == freed
 
 
+def a_loss_on_each_block(model):
+    """The calls are those of :func:`once`, and the caller holds more between them."""
+    x, losses = model.embedding(ids()), []
+    for block in model.blocks:
+        x = block(x)
+        losses.append(model.head(x).square().mean())
+    sum(losses).backward()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (once, a_loss_on_each_block, once, a_loss_on_each_block),
+        (once, once, once, a_loss_on_each_block, once, a_loss_on_each_block, once),
+        (once, once, *4 * [a_loss_on_each_block], once, a_loss_on_each_block),
+    ],
+    ids=["in the second step", "now and then", "from then on"],
+)
+def test_a_caller_that_holds_more_between_known_calls_is_noticed(steps):
+    plain, bits = trained(Tower, in_turn(*steps), by_blocks(), steps=len(steps))
+    budget = int(0.6 * plain[0])
+    found, same = trained(Tower, in_turn(*steps), by_blocks(budget=budget), steps=len(steps))
+    assert equal(bits, same)
+    assert all(peak <= budget for peak in found), (budget, found)
+
+
 def test_calls_let_go_of_what_they_can_compute_again():
     """Four blocks have kept all when more come than ever before."""
     model = Tower()

@@ -19,7 +19,7 @@ import torch
 
 from rk._plan import device as devices
 from rk._plan.options import Options
-from rk._run import agreement, fixed, observe, sequence
+from rk._run import agreement, fixed, observe, sequence, watched
 from rk._run.careful import Careful
 from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
@@ -170,7 +170,7 @@ class Group(Metered, Careful):
                 self.sequences.rejoin(step, self._suits)
             if not self.shared:
                 pass
-            elif step.is_careful:
+            elif step.is_careful or self._is_surprised(step):
                 level = self._meters(instance, forward=True)
                 if not hooked:
                     instance.variant = self._careful(owner, level)
@@ -229,6 +229,8 @@ class Group(Metered, Careful):
             self._let_go()
             if self.step.begins(instance, forward=False):
                 self.sequences.rejoin(self.step, self._suits)
+            if not self.step.is_careful:
+                self._is_surprised(self.step)
             if self.step.metered or self.step.departed:
                 level = self._meters(instance, forward=False)
                 room = self.room(self.step)
@@ -290,6 +292,9 @@ class Group(Metered, Careful):
             }
             gathered = self.meter.parameters.gathered_bytes
             self.step.floor = self.meter.read()[0] - sum(made.values()) - gathered
+            self.step.began = self.meter.raw
+        elif known is not None and known.watched:
+            self.step.began = self.meter.glance()
 
     @property
     def known(self) -> list[Known]:
@@ -319,14 +324,18 @@ class Group(Metered, Careful):
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)
             self._take_back(step, step.known)
-            if step.metered and len(step.trail) == len(step.known.trail):
-                step.known.measured = self.taken(step)
+            if len(step.trail) == len(step.known.trail):
+                step.known.surprises = 0
+                if step.metered:
+                    step.known.measured = self.taken(step)
             return
         trail = tuple(step.trail)
         self.sequences.met(step.key, trail)
         known = self.sequences.known.get((step.key, trail))
         if known is not None:
             self._take_back(step, known)
+        if step.has_more:
+            self.sequences.surprised(step.key, step.known)
         if step.known is not None or (known is not None and self._suits(known)):
             # Something else was expected.
             return
@@ -335,7 +344,7 @@ class Group(Metered, Careful):
                 known = agreement.learnt(self, step)
                 for instance, variant in zip(step.instances, known.variants, strict=True):
                     fixed.take(instance.owner, variant)
-                known.stood = step.stood
+                known.stood, known.watched = step.stood, watched.levels(step, known.variants)
                 self.sequences.learnt(step.key, known)
             except BudgetError:
                 # Another model's budget is told when that model runs again.

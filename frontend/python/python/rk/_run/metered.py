@@ -112,6 +112,7 @@ class Metered:
         event = Event(instance, forward)
         if self.meter.works:
             event.level = self._level()
+            event.raw = self.meter.raw
             event.before, self._unread = self._unread, 0
             step.peak = max(step.peak, event.before)
         else:
@@ -128,6 +129,32 @@ class Metered:
         step.events.append(event)
         step.floor = min(step.floor, event.level)
         return event.level - step.floor
+
+    def _raw(self) -> int:
+        self._level()
+        return self.meter.raw
+
+    def _is_surprised(self, step: Step) -> bool:
+        """Whether more memory is in use at a half of a known step than the choice for it leaves room for."""
+        known, place = step.known, len(step.trail) - 1
+        if place not in known.watched or step.began is None:
+            return False
+        growth, level = known.watched[place]
+        # A reading forgets the most so far, which a metered step asks for.
+        now = self._raw() if step.metered else self.meter.glance()
+        more = now - step.began - growth
+        free = max(known.budget - max(known.peak, known.measured or 0), 0) + self.let_go_late()
+        if more <= free:
+            return False
+        step.departed = step.has_more = True
+        if not step.metered:
+            # What stood there when it began was not read: what is there now is as expected, and more.
+            step.floor = self._level() - level - more
+        return True
+
+    def let_go_late(self) -> int:
+        """Bytes that other threads let go of some time after a step has read them."""
+        return 0
 
     def _accumulates(self, instance: Instance) -> bool:
         """Whether the gradients that a backward half makes are added to others, and count meanwhile."""

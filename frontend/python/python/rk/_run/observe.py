@@ -31,6 +31,8 @@ class Meter:
         self._read = count() if device.type == "cpu" else _accelerator(device)
         self.parameters = Parameters(device)
         self._before = 0
+        self.raw = 0
+        """Bytes at the last reading, with gradients."""
 
     @property
     def works(self) -> bool:
@@ -49,8 +51,14 @@ class Meter:
         but the most may have what became one since.
         """
         level, peak = self._read()
+        self.raw = level
         before, self._before = self._before, self.parameters.gradient_bytes()
         return level - self._before, max(peak - before, level - self._before)
+
+    def glance(self) -> int:
+        """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""
+        level: int = self._read()[0]
+        return level
 
 
 def counter() -> ModuleType | None:

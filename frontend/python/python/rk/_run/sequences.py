@@ -15,6 +15,8 @@ from typing import Any
 
 from rk._run.steps import Known, Step
 
+MOST_SURPRISES = 2
+"""Steps of a sequence, one after the other, in which more memory is in use than was foreseen."""
 MOST_KNOWN = 16
 """Sequences that a choice is remembered of."""
 CONTEXTS = (16, 8, 4, 2, 1, 0)
@@ -54,6 +56,13 @@ class Sequences:
         while len(self.known) >= MOST_KNOWN:
             self.known.pop(next(iter(self.known)))
         self.known[key, known.trail] = known
+
+    def surprised(self, key: Any, known: Known) -> None:
+        """A step of a known sequence had more memory in use: if that comes again, it is observed anew."""
+        for mine in [one for one in self.known if one[0] == key and one[1] == known.trail]:
+            self.known[mine].surprises += 1
+            if self.known[mine].surprises >= MOST_SURPRISES:
+                del self.known[mine]
 
     def rejoin(self, step: Step, suits: Callable[[Known], bool]) -> None:
         """A step has departed from what was expected: it goes on as another known sequence if it can."""

@@ -19,6 +19,8 @@ class Event:
     """Bytes when it began."""
     before: int = 0
     """The most since the half before it ended."""
+    raw: int = 0
+    """The same with gradients, whatever the scope."""
     accumulates: bool = False
     """The parameters have gradients, or other halves of the step make some, to which those of this half are
     added.
@@ -44,6 +46,10 @@ class Known:
     """The peak of the first step that ran so; None if none was measured."""
     stood: int = 0
     """See :attr:`Step.stood`."""
+    watched: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    """See :func:`rk._run.watched.levels`."""
+    surprises: int = 0
+    """How many of these steps in a row had more memory in use than was foreseen."""
     continued: Callable[[list[Variant], list[Variant]], list[Variant] | None] | None = None
     """What all calls may run if the first have run these, and the choice was those; None if nothing fits."""
 
@@ -52,7 +58,7 @@ class Known:
         if all(one is other for one, other in zip(begun, self.variants, strict=False)):
             return self
         found = None if self.continued is None else self.continued(begun, self.variants)
-        return None if found is None else dataclasses.replace(self, variants=found)
+        return None if found is None else dataclasses.replace(self, variants=found, watched={})
 
 
 class Step:
@@ -77,6 +83,10 @@ class Step:
         """The most that was read above them."""
         self.to_come = 0
         """With scope ``device``: bytes that will stand on the device and do not yet."""
+        self.began: int | None = None
+        """Bytes that were there when the first forward half began, with gradients; None if nobody looked."""
+        self.has_more = False
+        """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
         """With scope ``device``: bytes that were there when it began, and those."""
 

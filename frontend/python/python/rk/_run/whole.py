@@ -108,7 +108,12 @@ class WholeMeter(observe.Meter):
         if self._first_buckets:
             self._look_at_buckets()
         most, self._most = max(peak + self._offset, self._most), 0
-        return level + self._offset, most
+        self.raw = level + self._offset
+        return self.raw, most
+
+    def glance(self) -> int:
+        """Bytes now; the next reading is as if nobody had looked."""
+        return self.peek()
 
     def peek(self) -> int:
         """Bytes now; the next reading is as if nobody had looked."""

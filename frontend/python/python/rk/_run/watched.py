@@ -1,0 +1,45 @@
+"""Memory in a known step: what to expect of it, for code of the caller's that takes more than it did.
+
+The halves of a known step are those that were observed, and what lives between them need not be: a loss on
+every layer now and then, activations that are kept for a log. Reading memory at every half would cost more
+than the rest of the bookkeeping, so it is looked at a few times in a step. Where more is in use than the
+choice leaves room for, the step is careful from there on.
+"""
+
+from __future__ import annotations
+
+from rk._run.sequence import Observed, held_by
+from rk._run.steps import Step
+from rk._run.variants import Variant
+
+MOST = 16
+"""Halves of a step at which memory is looked at, beside the first backward half."""
+
+
+def levels(step: Step, variants: list[Variant]) -> dict[int, tuple[int, int]]:
+    """What is there at some halves of such a step if its calls run these variants.
+
+    Args:
+        step: A step that was observed from its begin.
+        variants: What is chosen, one for each call.
+
+    Returns:
+        By place of the half, the bytes by which all has grown since the step began, gradients included, and
+        the level above the floor. Empty where a class has one plan, so that calls let go of nothing.
+    """
+    if not all(one.owner.switches for one in step.instances):
+        return {}
+    calls = Observed(step).calls
+    more = [held_by(one, v) - held_by(one, one.variant) for one, v in zip(calls, variants, strict=True)]
+    turn = next((place for place, one in enumerate(step.events) if not one.forward), 0)
+    stride = -(-len(step.events) // MOST)
+    found: dict[int, tuple[int, int]] = {}
+    open_calls: set[int] = set()
+    for place, event in enumerate(step.events):
+        open_calls -= {one for one in open_calls if step.ends.get(one, len(step.trail)) < place}
+        if place == turn or not place % stride:
+            late = sum(more[one] for one in open_calls)
+            found[place] = event.raw - step.began + late, event.level - step.floor + late
+        if event.forward:
+            open_calls.add(event.instance.place)
+    return found
