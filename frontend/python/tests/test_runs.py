@@ -250,6 +250,27 @@ def test_a_caller_that_holds_more_between_known_calls_is_noticed(steps):
     assert all(peak <= budget for peak in found), (budget, found)
 
 
+def with_the_last_block_from_the_second_on(model):
+    model(ids(0, rows=1), skip=(7,)).backward()
+    model(ids(1, rows=1)).backward()
+
+
+def with_all_blocks(model):
+    for place in range(2):
+        model(ids(place, rows=1)).backward()
+
+
+@pytest.mark.parametrize("share", [0.9, 0.8, 0.7, 0.6])
+def test_which_calls_add_to_gradients_is_part_of_a_sequence(share):
+    """The second micro-batch is the same calls in all steps, and adds to one more layer's gradients later on."""
+    turns = [with_the_last_block_from_the_second_on] * 3 + [with_all_blocks] * 4
+    plain, bits = trained(Tower, in_turn(*turns), by_blocks(), steps=len(turns))
+    budget = int(share * max(plain))
+    found, same = trained(Tower, in_turn(*turns), by_blocks(budget=budget), steps=len(turns))
+    assert equal(bits, same)
+    assert all(peak <= budget for peak in found), (budget, found)
+
+
 def test_calls_let_go_of_what_they_can_compute_again():
     """Four blocks have kept all when more come than ever before."""
     model = Tower()

@@ -13,7 +13,7 @@ from typing import Any
 
 from rk._plan import cache, ranks
 from rk._run import sequence
-from rk._run.steps import Known, Step
+from rk._run.steps import Begin, Known, Step
 
 log = logging.getLogger("rk")
 _NUMBERS = ("budget", "peak", "time", "lower_bound", "holder")
@@ -24,7 +24,10 @@ def learnt(group: Any, step: Step) -> Known:
 
     def name() -> str:
         # The classes in their order, and which backward half is whose. All ranks have made as many choices.
-        marks = [str(one) if isinstance(one, int) else one.problem.kind for one in step.trail]
+        marks = [
+            f"{one.owner.problem.kind} {one.has_gradients}" if isinstance(one, Begin) else str(one)
+            for one in step.trail
+        ]
         options = group.options
         about = f"{group.device.type} {options.budget} {options.scope} {options.group} {group.times}"
         return f"choice-{cache.key_of(about, *marks)}"

@@ -293,7 +293,7 @@ class Group(Metered, Careful):
             gathered = self.meter.parameters.gathered_bytes
             self.step.floor = self.meter.read()[0] - sum(made.values()) - gathered
             self.step.began = self.meter.raw
-        elif known is not None and known.watched:
+        elif known is not None and known.watched and self.meter.works:
             self.step.began = self.meter.glance()
 
     @property
@@ -345,6 +345,7 @@ class Group(Metered, Careful):
                 for instance, variant in zip(step.instances, known.variants, strict=True):
                     fixed.take(instance.owner, variant)
                 known.stood, known.watched = step.stood, watched.levels(step, known.variants)
+                known.made, known.lets_go = step.events[0].level - step.floor, watched.lets_go(step)
                 self.sequences.learnt(step.key, known)
             except BudgetError:
                 # Another model's budget is told when that model runs again.

@@ -108,11 +108,13 @@ class Metered:
     def _meters(self, instance: Instance, *, forward: bool) -> int:
         """Notes an event with what is read; bytes of the step that are there now."""
         step = self.step
+        if not step.metered:
+            self._find_floor(step)
         step.metered = True
         event = Event(instance, forward)
         if self.meter.works:
             event.level = self._level()
-            event.raw = self.meter.raw
+            event.raw, event.gradients = self.meter.raw, self.meter.gradients
             event.before, self._unread = self._unread, 0
             step.peak = max(step.peak, event.before)
         else:
@@ -137,9 +139,9 @@ class Metered:
     def _is_surprised(self, step: Step) -> bool:
         """Whether more memory is in use at a half of a known step than the choice for it leaves room for."""
         known, place = step.known, len(step.trail) - 1
-        if place not in known.watched or step.began is None:
+        if not known.lets_go or place not in known.watched or step.began is None:
             return False
-        growth, level = known.watched[place]
+        growth = known.watched[place].growth
         # A reading forgets the most so far, which a metered step asks for.
         now = self._raw() if step.metered else self.meter.glance()
         more = now - step.began - growth
@@ -147,10 +149,20 @@ class Metered:
         if more <= free:
             return False
         step.departed = step.has_more = True
-        if not step.metered:
-            # What stood there when it began was not read: what is there now is as expected, and more.
-            step.floor = self._level() - level - more
         return True
+
+    def _find_floor(self, step: Step) -> None:
+        """A known step is read from now on, and what stood there when it began was not: the caller may have
+        made what stays since the last step that was read.
+        """
+        if not self.meter.works or step.began is None or step.known is None or not step.known.watched:
+            return
+        watched = step.known.watched
+        self._level()
+        gradients = (
+            self.meter.gradients - watched[max(one for one in watched if one < len(step.trail))].gradients
+        )
+        step.floor = step.began - gradients - step.known.made
 
     def let_go_late(self) -> int:
         """Bytes that other threads let go of some time after a step has read them."""

@@ -30,9 +30,10 @@ class Meter:
         """Counting begins now."""
         self._read = count() if device.type == "cpu" else _accelerator(device)
         self.parameters = Parameters(device)
-        self._before = 0
+        self.gradients = 0
+        """Their bytes at the last reading."""
         self.raw = 0
-        """Bytes at the last reading, with gradients."""
+        """All bytes at the last reading."""
 
     @property
     def works(self) -> bool:
@@ -42,7 +43,7 @@ class Meter:
     def begin(self) -> None:
         """A step begins: its parameters are those that are there now."""
         self.parameters.find()
-        self._before = self.parameters.gradient_bytes()
+        self.gradients = self.parameters.gradient_bytes()
         if self.works:
             self._read()
 
@@ -52,8 +53,8 @@ class Meter:
         """
         level, peak = self._read()
         self.raw = level
-        before, self._before = self._before, self.parameters.gradient_bytes()
-        return level - self._before, max(peak - before, level - self._before)
+        before, self.gradients = self.gradients, self.parameters.gradient_bytes()
+        return level - self.gradients, max(peak - before, level - self.gradients)
 
     def glance(self) -> int:
         """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""

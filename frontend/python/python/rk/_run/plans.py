@@ -7,7 +7,7 @@ import dataclasses
 from rk._run import group
 from rk._run.classes import GraphClass
 from rk._run.group import Group
-from rk._run.steps import Known
+from rk._run.steps import Known, owners
 
 __all__ = ["Plan", "plans"]
 
@@ -29,7 +29,9 @@ class Plan:
     peak: int
     """Planned."""
     measured: int | None
-    """The real peak of a step; None if none was measured: a graph that is alone is not."""
+    """The real peak of a step; None if none was measured: a graph that is alone is not. Gradients that a
+    backward half makes count until it is over, which ``peak`` leaves out.
+    """
     time: int
     """Predicted, of all calls in the step."""
     lower_bound: int
@@ -66,7 +68,7 @@ def _ordered(shared: Group) -> list[GraphClass]:
 
 
 def _plan(shared: Group, owner: GraphClass) -> Plan:
-    known = next((one for one in reversed(shared.known) if owner in one.trail), None)
+    known = next((one for one in reversed(shared.known) if owner in owners(one.trail)), None)
     about = _alone(owner) if known is None else _together(owner, known)
     times = owner.times + (shared.times if known is not None else 0)
     return Plan(
@@ -88,8 +90,8 @@ def _alone(owner: GraphClass) -> dict:
 
 
 def _together(owner: GraphClass, known: Known) -> dict:
-    forwards = [one for one in known.trail if not isinstance(one, int)]
-    mine = [one.name for one, of in zip(known.variants, forwards, strict=True) if of is owner]
+    called = owners(known.trail)
+    mine = [one.name for one, of in zip(known.variants, called, strict=True) if of is owner]
     return {
         "instances": len(mine),
         "variants": {name: mine.count(name) for name in dict.fromkeys(mine)},

@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 from rk import _rk
-from rk._run import fixed, refinement
+from rk._run import fixed, refinement, steps
 from rk._run.metered import MARGIN
 from rk._run.steps import Known, Step
 from rk._run.variants import Variant
@@ -184,7 +184,7 @@ def learnt(group: Any, step: Step) -> Known:
 def elsewhere_than(group: Any, step: Step) -> set[Any]:
     """The classes with one plan that other known sequences have as well: their plans must suit those, too."""
     others = [known.trail for known in group.known if known.trail != tuple(step.trail)]
-    return {one for trail in others for one in trail if not isinstance(one, int) and not one.switches}
+    return {one for trail in others for one in steps.owners(trail) if not one.switches}
 
 
 def _each_alone(step: Step, elsewhere: set[Any]) -> Known:

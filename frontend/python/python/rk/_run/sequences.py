@@ -13,7 +13,7 @@ import collections
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rk._run.steps import Known, Step
+from rk._run.steps import Begin, Known, Step
 
 MOST_SURPRISES = 2
 """Steps of a sequence, one after the other, in which more memory is in use than was foreseen."""
@@ -68,7 +68,7 @@ class Sequences:
         """A step has departed from what was expected: it goes on as another known sequence if it can."""
         for other in self._beginning(step):
             # The call that has just begun runs what is chosen now.
-            count = len(step.instances) - (step.trail[-1] is step.instances[-1].owner)
+            count = len(step.instances) - isinstance(step.trail[-1], Begin)
             found = other.after([one.variant for one in step.instances[:count]]) if suits(other) else None
             if found is not None:
                 step.known, step.departed = found, False

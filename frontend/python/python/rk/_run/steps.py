@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from rk._run.variants import Instance, Variant
 
@@ -20,11 +20,43 @@ class Event:
     before: int = 0
     """The most since the half before it ended."""
     raw: int = 0
-    """The same with gradients, whatever the scope."""
+    """The same with gradients."""
+    gradients: int = 0
+    """Bytes of the gradients, where they are not part of the level."""
     accumulates: bool = False
     """The parameters have gradients, or other halves of the step make some, to which those of this half are
     added.
     """
+
+
+class Begin(NamedTuple):
+    """A forward half in the sequence of a step."""
+
+    owner: Any
+    """The class."""
+    has_gradients: bool
+    """The parameters have gradients already, so that those of this call will be added to them: a call does
+    something else, in bytes, in the first micro-batch of a step and in those that follow.
+    """
+
+    @classmethod
+    def of(cls, instance: Instance) -> Begin:
+        """That of an instance; all of its parameters are taken to be like the first."""
+        return cls(instance.owner, any(one.grad is not None for one in instance.leaves[:1]))
+
+
+def owners(trail: Iterable[Any]) -> list[Any]:
+    """The classes of the forward halves of a sequence, in their order."""
+    return [one.owner for one in trail if isinstance(one, Begin)]
+
+
+class Level(NamedTuple):
+    """Memory when a half of a known step begins."""
+
+    growth: int
+    """The bytes by which all has grown since the step began."""
+    gradients: int
+    """Those of them that are gradients, where these are not part of a step."""
 
 
 @dataclasses.dataclass
@@ -32,7 +64,9 @@ class Known:
     """A sequence that was observed, and the choice for it."""
 
     trail: tuple[Any, ...]
-    """Per half, the class whose forward it is, or whose backward it is, as the place of its forward half."""
+    """Per half, whose forward it is, a :class:`Begin`, or whose backward it is, as the place of its forward
+    half.
+    """
     variants: list[Variant]
     """Per forward half."""
     budget: int
@@ -46,8 +80,12 @@ class Known:
     """The peak of the first step that ran so; None if none was measured."""
     stood: int = 0
     """See :attr:`Step.stood`."""
-    watched: dict[int, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    watched: dict[int, Level] = dataclasses.field(default_factory=dict)
     """See :func:`rk._run.watched.levels`."""
+    made: int = 0
+    """Bytes that were made for the first call before it began."""
+    lets_go: bool = False
+    """Whether its calls can let go of something where more memory is in use than was foreseen."""
     surprises: int = 0
     """How many of these steps in a row had more memory in use than was foreseen."""
     continued: Callable[[list[Variant], list[Variant]], list[Variant] | None] | None = None
@@ -58,7 +96,7 @@ class Known:
         if all(one is other for one, other in zip(begun, self.variants, strict=False)):
             return self
         found = None if self.continued is None else self.continued(begun, self.variants)
-        return None if found is None else dataclasses.replace(self, variants=found, watched={})
+        return None if found is None else dataclasses.replace(self, variants=found, lets_go=False)
 
 
 class Step:
@@ -98,11 +136,11 @@ class Step:
     def would_depart(self, owner: Any) -> bool:
         """Whether a forward half of this class is not what a known step goes on with."""
         place = len(self.trail)
-        return self.is_careful or self.known.trail[place : place + 1] != (owner,)
+        return self.is_careful or owners(self.known.trail[place : place + 1]) != [owner]
 
     def begins(self, instance: Instance, *, forward: bool) -> bool:
         """Notes a half; whether the step is not the known one from here on."""
-        mark: Any = instance.owner if forward else instance.place
+        mark: Any = Begin.of(instance) if forward else instance.place
         if forward:
             instance.place = len(self.instances)
             self.instances.append(instance)

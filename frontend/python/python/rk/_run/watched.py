@@ -9,14 +9,14 @@ choice leaves room for, the step is careful from there on.
 from __future__ import annotations
 
 from rk._run.sequence import Observed, held_by
-from rk._run.steps import Step
+from rk._run.steps import Level, Step
 from rk._run.variants import Variant
 
 MOST = 16
 """Halves of a step at which memory is looked at, beside the first backward half."""
 
 
-def levels(step: Step, variants: list[Variant]) -> dict[int, tuple[int, int]]:
+def levels(step: Step, variants: list[Variant]) -> dict[int, Level]:
     """What is there at some halves of such a step if its calls run these variants.
 
     Args:
@@ -24,22 +24,27 @@ def levels(step: Step, variants: list[Variant]) -> dict[int, tuple[int, int]]:
         variants: What is chosen, one for each call.
 
     Returns:
-        By place of the half, the bytes by which all has grown since the step began, gradients included, and
-        the level above the floor. Empty where a class has one plan, so that calls let go of nothing.
+        The levels by place of the half; the first is among them.
     """
-    if not all(one.owner.switches for one in step.instances):
+    if step.began is None:
         return {}
     calls = Observed(step).calls
     more = [held_by(one, v) - held_by(one, one.variant) for one, v in zip(calls, variants, strict=True)]
     turn = next((place for place, one in enumerate(step.events) if not one.forward), 0)
     stride = -(-len(step.events) // MOST)
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, Level] = {}
     open_calls: set[int] = set()
     for place, event in enumerate(step.events):
         open_calls -= {one for one in open_calls if step.ends.get(one, len(step.trail)) < place}
         if place == turn or not place % stride:
             late = sum(more[one] for one in open_calls)
-            found[place] = event.raw - step.began + late, event.level - step.floor + late
+            gradients = event.gradients - step.events[0].gradients
+            found[place] = Level(event.raw - step.began + late, gradients)
         if event.forward:
             open_calls.add(event.instance.place)
     return found
+
+
+def lets_go(step: Step) -> bool:
+    """Whether its calls can do with less than they hold: those of classes with one plan cannot."""
+    return all(one.owner.switches for one in step.instances)
