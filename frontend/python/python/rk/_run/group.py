@@ -293,6 +293,8 @@ class Group(Metered, Careful):
             gathered = self.meter.parameters.gathered_bytes
             self.step.floor = self.meter.read()[0] - sum(made.values()) - gathered
             self.step.began = self.meter.raw
+            others = (args[place] for place in owner.others)
+            self.step.unseen = self.meter.unseen(one for one in others if not _is_made(one))
         elif known is not None and known.watched and self.meter.works:
             self.step.began = self.meter.glance()
 
@@ -321,6 +323,7 @@ class Group(Metered, Careful):
             return
         if step.metered:
             self.floor = step.floor
+            step.see()
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)
             self._take_back(step, step.known)
@@ -328,6 +331,7 @@ class Group(Metered, Careful):
                 step.known.surprises = 0
                 if step.metered:
                     step.known.measured = self.taken(step)
+                    self.sequences.measured(step.key, step.known)
             return
         trail = tuple(step.trail)
         self.sequences.met(step.key, trail)
@@ -356,5 +360,8 @@ class Group(Metered, Careful):
 
 def _made(owner: Any, args: Sequence[Any]) -> list[torch.Tensor]:
     """Arguments that were computed, and have gradients."""
-    tensors = (args[place] for place in owner.others)
-    return [one for one in tensors if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+    return [args[place] for place in owner.others if _is_made(args[place])]
+
+
+def _is_made(argument: Any) -> bool:
+    return isinstance(argument, torch.Tensor) and argument.grad_fn is not None

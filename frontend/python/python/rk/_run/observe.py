@@ -12,7 +12,7 @@ import functools
 import importlib
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +28,7 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         """Counting begins now."""
+        self._device = device
         self._read = count() if device.type == "cpu" else _accelerator(device)
         self.parameters = Parameters(device)
         self.gradients = 0
@@ -55,6 +56,21 @@ class Meter:
         self.raw = level
         before, self.gradients = self.gradients, self.parameters.gradient_bytes()
         return level - self.gradients, max(peak - before, level - self.gradients)
+
+    def unseen(self, tensors: Iterable[Any]) -> list[tuple[weakref.ref[Any], int]]:
+        """The storages among these that were there before counting began, with their bytes: when they are
+        gone, no reading tells.
+        """
+        if not self.works or self._device.type != "cpu":
+            return []
+        strided = (one for one in tensors if isinstance(one, torch.Tensor) and one.layout is torch.strided)
+        found = {one._cdata: one for one in (tensor.untyped_storage() for tensor in strided)}
+        before = uncounted()
+        return [
+            (before[name], one.nbytes())
+            for name, one in found.items()
+            if name in before and before[name]() is one
+        ]
 
     def glance(self) -> int:
         """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""

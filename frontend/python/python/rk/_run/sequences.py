@@ -33,6 +33,8 @@ class Sequences:
         """None has been met."""
         self.known: dict[tuple[Any, Trail], Known] = {}
         """By how a step begins and its trail, the latest at the end."""
+        self._again: set[tuple[Any, Trail]] = set()
+        """Those that are observed for the second time."""
         self._past: collections.deque[tuple[Any, Trail]] = collections.deque(maxlen=PAST)
 
     def expected(self, key: Any) -> Known | None:
@@ -63,6 +65,12 @@ class Sequences:
             self.known[mine].surprises += 1
             if self.known[mine].surprises >= MOST_SURPRISES:
                 del self.known[mine]
+
+    def measured(self, key: Any, known: Known) -> None:
+        """A step of a known sequence was measured: if it took more than it may, it is observed once more."""
+        if known.measured > known.budget and (key, known.trail) not in self._again:
+            self._again.add((key, known.trail))
+            self.known.pop((key, known.trail), None)
 
     def rejoin(self, step: Step, suits: Callable[[Known], bool]) -> None:
         """A step has departed from what was expected: it goes on as another known sequence if it can."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -123,6 +124,8 @@ class Step:
         """With scope ``device``: bytes that will stand on the device and do not yet."""
         self.began: int | None = None
         """Bytes that were there when the first forward half began, with gradients; None if nobody looked."""
+        self.unseen: list[tuple[weakref.ref[Any], int]] = []
+        """See :meth:`rk._run.observe.Meter.unseen`, of what the first call was given."""
         self.has_more = False
         """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
@@ -132,6 +135,11 @@ class Step:
     def is_careful(self) -> bool:
         """Whether instances run what holds least."""
         return self.known is None or self.departed
+
+    def see(self) -> None:
+        """What the first call was given, and nobody has any more, was made for the step."""
+        self.floor -= sum(size for storage, size in self.unseen if storage() is None)
+        self.unseen = []
 
     def would_depart(self, owner: Any) -> bool:
         """Whether a forward half of this class is not what a known step goes on with."""
