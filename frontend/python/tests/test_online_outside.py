@@ -377,3 +377,30 @@ def test_a_model_made_inside_is_saved_with_its_parameters():
     assert again.requires_grad and torch.equal(again, rk.decheckpoint(wanted))
     read(torch.ones(2, 4)).sum().backward()
     assert read[0].weight.grad is not None
+
+
+class Cubed(torch.autograd.Function):
+    """Computes in NumPy, forward and backward, as PyTorch allows where it records no gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.from_numpy(x.numpy() ** 3)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        with torch.no_grad():
+            return gradient * torch.from_numpy(3 * x.numpy() ** 2)
+
+
+def test_a_function_of_the_users_reads_its_arguments_as_arrays():
+    x = torch.linspace(-1, 1, 64, requires_grad=True)
+    Cubed.apply(x * 2).sum().backward()
+    expected, x.grad = x.grad, None
+    with rk.memory_budget(2000):
+        y = x * 2
+        Cubed.apply(y).sum().backward()
+        with pytest.raises(RuntimeError, match="requires grad"):
+            y.numpy()
+    assert torch.equal(x.grad, expected)

@@ -132,7 +132,8 @@ class Managed(Tensor):
 
     def numpy(self, **options: Any) -> Any:
         """A copy of the value."""
-        if self.requires_grad and not options.get("force", False):
+        # Where no gradients are recorded, as inside of a function of the user's, PyTorch gives it.
+        if self.requires_grad and torch.is_grad_enabled() and not options.get("force", False):
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
