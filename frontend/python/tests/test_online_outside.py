@@ -6,6 +6,7 @@ import gc
 import pickle
 import threading
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -404,3 +405,22 @@ def test_a_function_of_the_users_reads_its_arguments_as_arrays():
         with pytest.raises(RuntimeError, match="requires grad"):
             y.numpy()
     assert torch.equal(x.grad, expected)
+
+
+ARRAYS = (lambda x: x.numpy(), numpy.asarray, lambda x: numpy.asarray(x, dtype=numpy.float32))
+
+
+@pytest.mark.parametrize("read", ARRAYS)
+def test_what_is_written_to_an_array_of_a_managed_tensor_is_not_lost_unnoticed(read):
+    """Without a budget it is the tensor's own memory that is written to."""
+    with rk.memory_budget(None):
+        x = torch.ones(8) * 2
+        with pytest.raises(ValueError, match="read-only"):
+            numpy.exp(read(x), read(x))
+        copied = numpy.array(x)
+        copied += 1
+        forced = x.numpy(force=True)
+        forced *= 2
+        doubles = numpy.asarray(x, dtype=numpy.float64)
+        doubles *= 4
+        assert x.tolist() == [2.0] * 8 and copied[0] == 3 and forced[0] == 4 and doubles[0] == 8

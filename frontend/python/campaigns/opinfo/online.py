@@ -22,6 +22,8 @@ from rk._online.calls import GIVEN_AWAY
 WAYS = ("online",)
 SHARE = 0.6
 """Of the peak without a limit."""
+REFUSED = (GIVEN_AWAY, "output array is read-only")
+"""How errors begin that a kernel or NumPy raises where a budget refuses."""
 AS_UNDER_A_MODE = "as under any mode: autograd has another formula then"
 
 
@@ -39,7 +41,7 @@ def outcome(subject: Subject) -> Outcome:
         with contextlib.suppress(rk.OutOfMemoryError):
             found.append(_under(limited, run, program))
     except Exception as error:  # noqa: BLE001 - to be classified
-        if isinstance(error, NotImplementedError) or str(error).startswith(GIVEN_AWAY):
+        if isinstance(error, NotImplementedError) or str(error).startswith(REFUSED):
             return Outcome("refused", told(error))
         return Outcome("crash", f"{told(error)} @ {place(error)}")
     again = ["recomputed"] if limited.statistics()["recomputations"] else []

@@ -131,17 +131,21 @@ class Managed(Tensor):
         return self._ordinary("__format__", spec)
 
     def numpy(self, **options: Any) -> Any:
-        """A copy of the value."""
+        """A copy of the value, which nothing can be written to unless ``force=True`` asks for a copy."""
+        forced = options.get("force", False)
         # Where no gradients are recorded, as inside of a function of the user's, PyTorch gives it.
-        if self.requires_grad and torch.is_grad_enabled() and not options.get("force", False):
+        if self.requires_grad and torch.is_grad_enabled() and not forced:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
-        return self._ordinary("numpy", **options)
+        array = self._ordinary("numpy", **options)
+        return array if forced else _sealed(array)
 
-    def __array__(self, *args: Any, **options: Any) -> Any:
-        """A copy of the value."""
-        return self._ordinary("__array__", *args, **options)
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """A copy of the value, which nothing can be written to unless a copy is asked for."""
+        array = self._ordinary("__array__")
+        wanted = array if dtype is None else array.astype(dtype, copy=False)
+        return _sealed(array) if wanted is array and not copy else wanted
 
     def tolist(self) -> Any:
         """The value as nested lists."""
@@ -173,6 +177,14 @@ class Managed(Tensor):
     def is_checkpoint(self) -> bool:
         """Whether a budget manages this tensor."""
         return True
+
+
+def _sealed(array: Any) -> Any:
+    """An array that is a copy where PyTorch gives the memory of the tensor itself: what were written to it
+    would be lost, so NumPy refuses to write.
+    """
+    array.flags.writeable = False
+    return array
 
 
 def is_of_parts(kind: type) -> bool:
