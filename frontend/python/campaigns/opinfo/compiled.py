@@ -33,7 +33,7 @@ PLAIN = "aot_eager"
 SMALLEST = {"budget": 1, "on_infeasible": "best", "time_limit": "20ms"}
 CODEGENS = ("fx", "rk") if _torch.refuse_runtime() is None else ("fx",)
 WAYS = {codegen: {**SMALLEST, "codegen": codegen} for codegen in CODEGENS}
-ATTEMPTS = 3
+ATTEMPTS = 40
 """How often a step without a plan runs again when a planned one differs, to see if it repeats itself."""
 
 
@@ -188,10 +188,13 @@ def _outcome(peers: Peers, way: str, run: Run, compiled: Any, plain: list[Any], 
 def is_unsteady(run: Callable[[], Sequence[Any]]) -> bool:
     """Whether runs of what has no plan differ from each other."""
     first = run()
-    for size in range(ATTEMPTS):
-        # What reads memory that nobody has written shall find something else there.
-        litter = [torch.full((1 << (size + bit),), float(size)) for bit in range(12)]
+    kept = []
+    for number in range(ATTEMPTS):
+        # What reads memory that nobody has written shall find something else there, and kernels whose last
+        # bits follow from where their arguments lie (LAPACK's lstsq) shall find them elsewhere.
+        litter = [torch.full((1 << (number % 8 + bit),), float(number)) for bit in range(12)]
         del litter
+        kept.append(torch.empty(4 * (number % 13) + 1))
         if not same(first, run()):
             return True
     return False
