@@ -25,6 +25,7 @@ from rk._online.outside import flat_storage
 from rk._online.replay import Overwrite, Restride, Slot, flat, map_tensors, reshaped
 from rk._online.sequence import grown
 from rk._online.unmanaged import kind_of
+from rk._rk import OverBudget
 
 __all__ = ["Writes"]
 
@@ -217,10 +218,14 @@ class Writes(Calls):
 
     def settle_what_is_held(self, share: float) -> bool:
         """Keeps the values that the program holds, so that their past is not kept, if all of them take no
-        more than this share of the budget; says whether. What autograd alone holds may be evicted as ever.
+        more than this share of the budget, and there is room to compute what has been dropped of them; says
+        whether. What autograd alone holds may be evicted as ever.
         """
         leaves = (reference() for reference in self.leaves.values())
         gradients = (leaf.grad for leaf in leaves if leaf is not None)
         ids = [one._handle.id for one in gradients if type(one) is Managed and one._runtime is self]
         ids += held(self.wrappers.values())
-        return self.core.settle_all(ids, share)
+        try:
+            return self.core.settle_all(ids, share)
+        except OverBudget:
+            return False
