@@ -249,7 +249,7 @@ class Run:
         }.get(what) or [more[name] for name in (what,) if name in more]
         with torch.no_grad():
             for one in tensors:
-                if one.is_floating_point() and not hasattr(one, "__tensor_flatten__"):
+                if not hasattr(one, "__tensor_flatten__"):
                     _changed(one, how)
 
     def _hook_up(self) -> None:
@@ -301,6 +301,14 @@ def _with_gradient(output: Any) -> Any:
 
 
 def _changed(one: torch.Tensor, how: str) -> None:
+    """Other numbers; of what is no floating-point number, as of labels, the same ones in another order."""
+    if not one.is_floating_point():
+        other = one.flip(0) if one.dim() else one.clone()
+        if how == "set":
+            one.data = other
+        else:
+            (one if how == "in place" else one.data).copy_(other)
+        return
     if how == "in place":
         one.add_(0.5)
     elif how == "data":

@@ -209,7 +209,13 @@ def _change(program: Program, indent: str) -> Iterator[str]:
     yield f"{indent}with torch.no_grad():"
     yield f"{indent}    for one in {tensors}:"
     writes = {"in place": "one.add_(0.5)", "data": "one.data.add_(0.5)", "set": "one.data = one.data + 0.5"}
+    orders = {
+        "in place": "one.copy_(one.flip(0))",
+        "data": "one.data.copy_(one.flip(0))",
+        "set": "one.data = one.flip(0)",
+    }
     yield f"{indent}        if one.is_floating_point(): {writes[how]}"
+    yield f"{indent}        elif one.dim(): {orders[how]}"
 
 
 def _ways(way: Way, program: Program) -> Iterator[str]:

@@ -14,8 +14,9 @@ from torch import nn
 import rk
 
 sys.path.append(str(Path(__file__).parents[1]))
+from campaigns.caller import Run  # noqa: E402
 from campaigns.judge import judge  # noqa: E402
-from campaigns.program import Layer, Program, generate  # noqa: E402
+from campaigns.program import WAYS_TO_CHANGE, Layer, Program, generate  # noqa: E402
 
 FOUND = {
     # The rows that the caller holds have been dropped, and there is no room to make them beside the gradients
@@ -171,6 +172,17 @@ def test_a_program_follows_from_its_seed_and_is_read_back():
     for seed in range(200):
         program = generate(seed)
         assert program == generate(seed) == Program.from_json(program.to_json())
+
+
+@pytest.mark.parametrize("how", WAYS_TO_CHANGE)
+@pytest.mark.parametrize("what", ["labels", "state"])
+def test_what_the_caller_changes_is_other_afterwards(what, how):
+    program = Program(1, (Layer("Constant", {"how": "add"}),), change=f"{what} {how}")
+    run = Run(program, lambda one: one)
+    one = {"labels": torch.arange(6), "state": torch.ones(6)}[what]
+    before = one.clone()
+    run._change(one, {what: one}, None)
+    assert not torch.equal(one, before)
 
 
 def test_a_fault_is_noticed(monkeypatch):
