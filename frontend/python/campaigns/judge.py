@@ -19,7 +19,7 @@ from campaigns.process import FINDINGS
 from campaigns.program import Program
 from campaigns.ways import Way
 from rk._codegen import bits, comparison
-from rk._online.calls import GIVEN_AWAY
+from rk._online.managed import GIVEN_AWAY
 from rk._plan import measure
 from rk._run import group
 

@@ -424,3 +424,15 @@ def test_what_is_written_to_an_array_of_a_managed_tensor_is_not_lost_unnoticed(r
         doubles = numpy.asarray(x, dtype=numpy.float64)
         doubles *= 4
         assert x.tolist() == [2.0] * 8 and copied[0] == 3 and forced[0] == 4 and doubles[0] == 8
+
+
+@pytest.mark.parametrize("read", [torch.from_dlpack, numpy.from_dlpack])
+def test_the_memory_of_a_managed_tensor_is_not_exchanged(read):
+    """What another library wrote there would be lost."""
+    with rk.memory_budget(None):
+        x = torch.ones(8) * 2
+        with pytest.raises(RuntimeError, match="rk.decheckpoint"):
+            read(x)
+        copied = torch.from_dlpack(x, copy=True) + 1
+        assert rk.decheckpoint(copied).tolist() == [3.0] * 8
+        assert torch.from_dlpack(rk.decheckpoint(x)).tolist() == [2.0] * 8

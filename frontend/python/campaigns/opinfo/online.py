@@ -17,7 +17,7 @@ from campaigns.opinfo.compiled import Outcome, difference, is_unsteady, place, s
 from campaigns.opinfo.families import Subject
 from campaigns.opinfo.program import Run, around
 from campaigns.ways import Onlooker
-from rk._online.calls import GIVEN_AWAY
+from rk._online.managed import GIVEN_AWAY
 
 WAYS = ("online",)
 SHARE = 0.6

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rk._graph import switches
 from rk._graph.repetition import Manner
-from rk._online.managed import Managed
+from rk._online.managed import GIVEN_AWAY, Managed
 from rk._online.operators import Operator
 from rk._online.outside import Outside
 from rk._online.replay import Overwrite, Replay, map_tensors, read_as
@@ -31,14 +31,6 @@ from rk._online.view_gradients import WrittenViews
 from rk._rk import OnlineRuntime, OverBudget
 
 __all__ = ["Calls", "in_backward"]
-
-GIVEN_AWAY = (
-    "the memory of a tensor that a budget of rk manages is elsewhere: what reads it past PyTorch's "
-    "dispatcher (F.ctc_loss reads its lengths so) needs rk.decheckpoint(x), and in place of `x.data = y` "
-    "write x.copy_(y) under torch.no_grad()"
-)
-"""What is raised when a kernel asks for the memory of a managed tensor."""
-
 
 _CPU = torch.device("cpu")
 

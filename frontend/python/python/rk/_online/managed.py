@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BudgetMode", "Managed", "held"]
 
+GIVEN_AWAY = (
+    "the memory of a tensor that a budget of rk manages is elsewhere: what reads it past PyTorch's "
+    "dispatcher (F.ctc_loss reads its lengths so) needs rk.decheckpoint(x), and in place of `x.data = y` "
+    "write x.copy_(y) under torch.no_grad()"
+)
+"""What is raised when a kernel asks for the memory of a managed tensor."""
+
 
 class BudgetMode(TorchDispatchMode):
     """A budget that is obeyed now."""
@@ -152,7 +159,9 @@ class Managed(Tensor):
         return self._ordinary("tolist")
 
     def __dlpack__(self, **options: Any) -> Any:
-        """A copy of the value."""
+        """A copy of the value, if one is asked for: others take what they get for the tensor's own memory."""
+        if not options.get("copy"):
+            raise RuntimeError(GIVEN_AWAY)
         return self._ordinary("__dlpack__", **options)
 
     def __reduce_ex__(self, protocol: int) -> Any:
