@@ -7,6 +7,7 @@ import inspect
 import re
 import sys
 import textwrap
+import typing
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +19,7 @@ def text() -> str:
     public = {name: getattr(rk, name) for name in sorted(rk.__all__, key=str.lower)}
     parts = [_section(f"rk.{name}", value) for name, value in public.items()]
     for name, value in public.items():
-        if (made := _returned(value)) is not None:
+        for made in _returned(value):
             parts.append(_section(f"What rk.{name} returns: {made.__name__}", made, signature=False))
     return "\n\n".join(parts)
 
@@ -68,14 +69,17 @@ def _parameter(one: inspect.Parameter) -> str:
     return shown
 
 
-def _returned(value: Any) -> type | None:
-    """The class of rk that a function returns, or returns a list of."""
+def _returned(value: Any) -> list[type]:
+    """The class of rk that a function returns, or returns a list of; if a class of rk is that list, both."""
     if not inspect.isfunction(value):
-        return None
+        return []
     names = re.findall(r"\w+", str(value.__annotations__.get("return", "")))
     module = sys.modules[value.__module__]
     found = [made for name in names if inspect.isclass(made := getattr(module, name, None))]
-    return next((made for made in found if made.__module__.startswith("rk.")), None)
+    mine = [made for made in found if made.__module__.startswith("rk.")][:1]
+    bases = [base for made in mine for base in getattr(made, "__orig_bases__", ())]
+    inside = [one for base in bases for one in typing.get_args(base)]
+    return [*mine, *(one for one in inside if getattr(one, "__module__", "").startswith("rk."))]
 
 
 def _members(value: Any) -> list[tuple[str, str]]:

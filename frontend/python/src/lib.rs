@@ -38,7 +38,7 @@ mod _rk {
     #[pymodule_export]
     use crate::errors::{BudgetError, CompileError, OptionError, RkError};
     #[pymodule_export]
-    use crate::instances::choose;
+    use crate::instances::{calls_report, choose};
     #[pymodule_export]
     use crate::online::{Handle, OnlineRuntime};
     #[pymodule_export]

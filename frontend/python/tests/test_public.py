@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -36,7 +37,9 @@ def public():
             for word in re.findall(r"\w+", str(one.__annotations__.get("return", ""))):
                 made = home.get(word)
                 if inspect.isclass(made) and made.__module__.startswith("rk."):
-                    found[id(made)] = (f"what {name} returns ({word})", made)
+                    inside = [one for base in getattr(made, "__orig_bases__", ()) for one in get_args(base)]
+                    for each in [made, *(one for one in inside if one.__module__.startswith("rk."))]:
+                        found[id(each)] = (f"what {name} returns ({each.__name__})", each)
     return dict(sorted(found.values()))
 
 

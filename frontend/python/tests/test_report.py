@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import pickle
 import re
 import shutil
 import subprocess
+import warnings
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from torch import nn
 
 import rk
 from rk._report import timeline
+from rk._run import group
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +135,80 @@ def test_pytorchs_viewer_reads_the_timeline(plan, tmp_path):
     assert most == plan.peak and not live
     with pytest.raises(rk.OptionError, match="neither .json"):
         plan.timeline(tmp_path / "step.txt")
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(6))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+def of_a_run(path):
+    return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[1])["steps"]
+
+
+@pytest.fixture
+def groups():
+    torch._dynamo.reset()
+    group.GROUPS.clear()
+    yield group.GROUPS
+    group.GROUPS.clear()
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_run_shows_its_calls(groups, tmp_path, calls):
+    model = Layers()
+    for layer in model.layers:
+        layer.compile(backend="rk", options={"budget": "85%"})
+    for _ in range(3):
+        sum(model(torch.randn(256, 64)) for _ in range(calls)).backward()
+        model.zero_grad()
+    found = rk.plans()
+    (step,) = of_a_run(found.report(tmp_path / "run.html"))
+    first, others = found
+    assert first.instances == calls and others.instances == 5 * calls, (
+        "the first layer's input has no gradient"
+    )
+    assert step["budget"] == first.budget == others.budget
+    halves = [name for name, of, _ in step["moments"] if of is not None]
+    ways = [name.split()[0] for name in halves]
+    assert ways == [way for way in ("forward", "backward") for _ in range(6 * calls)]
+    assert [int(name.rsplit(" ", 1)[1]) for name in halves] == [
+        *range(1, 6 * calls + 1),
+        *range(6 * calls, 0, -1),
+    ]
+    levels = [sum(parts) for parts in zip(*step["stacks"], strict=True)]
+    assert max(levels) == first.peak <= first.budget, "what is shown is what the choice counted"
+    ran = [step["plans"][of][0] for name, of, _ in step["moments"] if of is not None and "forward" in name]
+    wanted = collections.Counter(first.variants) + collections.Counter(others.variants)
+    assert collections.Counter(ran) == wanted and len(wanted) > 1
+
+
+def test_a_run_of_one_graph_is_one_call(groups, tmp_path):
+    model = Layers()
+    torch.compile(model, backend="rk", options={"budget": "70%"})(torch.randn(256, 64)).backward()
+    found = rk.plans()
+    (step,) = of_a_run(found.report(tmp_path / "run.html"))
+    assert [name.split()[0] for name, _, _ in step["moments"]] == ["forward", "backward"]
+    assert max(map(sum, zip(*step["stacks"], strict=True))) == found[0].peak
+
+
+def test_a_run_that_has_not_begun_says_so(groups, tmp_path):
+    assert "Nothing has been planned" in rk.plans().report(tmp_path / "run.html").read_text()
+
+
+def test_a_budget_that_nothing_met_is_told(groups, tmp_path):
+    model = Layers()
+    for layer in model.layers:
+        layer.compile(backend="rk", options={"budget": 250_000, "on_infeasible": "best"})
+    for _ in range(3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model(torch.randn(256, 64)).backward()
+    page = rk.plans().report(tmp_path / "run.html").read_text()
+    assert "nothing fits: the smallest budget known to do is" in page

@@ -25,7 +25,16 @@ impl Unit {
                 return Self { ticks: if known { per_unit } else { 1.0 }, name: name.to_owned() };
             }
         };
-        let ticks_of = |unit: f64| per_unit * unit / nanos;
+        Self::handy(per_unit / nanos, whole)
+    }
+
+    /// The same where a tick is a nanosecond.
+    pub fn of_nanos(whole: Time) -> Self {
+        Self::handy(1.0, whole)
+    }
+
+    fn handy(ticks_per_nano: f64, whole: Time) -> Self {
+        let ticks_of = |unit: f64| ticks_per_nano * unit;
         let units = [("s", 1e9), ("ms", 1e6), ("us", 1e3)];
         let handy = units.into_iter().find(|(_, unit)| whole.0 as f64 >= ticks_of(*unit));
         let (name, unit) = handy.unwrap_or(("ns", 1.0));

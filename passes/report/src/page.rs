@@ -8,9 +8,12 @@ use crate::numbers::{Unit, escaped};
 use crate::tables::{Tables, module};
 use crate::timeline::{Category, Timeline};
 
-const PAGE: &str = include_str!("page/page.html");
+const PLAN: &str = include_str!("page/plan.html");
+const SCRIPT: &str = include_str!("page/plan.js");
+/// What all pages have around their own part.
+const SHELL: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+const HELP: &str = include_str!("page/charts.js");
 const CHARTS: &str = include_str!("../third-party/uPlot/uPlot.iife.min.js");
 /// Whoever passes a page on passes uPlot on, and its licence asks for these words.
 const CHARTS_LICENCE: &str = include_str!("../third-party/uPlot/LICENSE");
@@ -47,40 +50,56 @@ pub fn html(report: &Report, planned: &Timeline, curve: &Curve) -> String {
     let unit = Unit::of(report.graph, ends[0].max(ends[1]));
     let tables = Tables { report, unit: &unit, before: &before, after: planned };
     let sides = [("before", "As it is", &before), ("after", "As planned", planned)];
-    let key = Category::ALL
-        .map(|one| format!("<span><i style=\"background:{}\"></i>{}</span>", one.colour(), one.meaning()));
-    let figure = |id: &str, caption: String| {
-        format!("<figure><figcaption>{caption}</figcaption><div class=\"chart\" id=\"{id}\"></div></figure>")
-    };
+    let colours = Category::ALL.map(|one| (one.colour(), one.meaning()));
     let mut charts = String::new();
     for (id, title, side) in sides {
         let peak = side.memory.iter().copied().max().unwrap_or_default();
-        charts += &figure(id, format!("{title}: peak {}", readable(peak)));
+        charts += &figure(id, &format!("{title}: peak {}", readable(peak)));
     }
     if !planned.host.is_empty() {
-        charts += &figure("host", "As planned: in host memory".to_owned());
+        charts += &figure("host", "As planned: in host memory");
     }
     let data = data(report, &tables, &sides.map(|(id, _, side)| (id, side)), curve);
     let name = if report.graph.name().is_empty() { "a training step" } else { report.graph.name() };
     let part = |name_of_part: &str| match name_of_part {
         "name" => escaped(name),
-        "style" => format!("{CHARTS_STYLE}\n{STYLE}"),
         "summary" => tables.summary(),
         "numbers" => tables.numbers(),
-        "key" => key.concat(),
+        "key" => key(&colours),
         "charts" => charts.clone(),
         "holders" => tables.holders(),
         "curve" => tables.curve(curve),
         "modules" => tables.modules(),
         "again" => tables.again(),
         "transfers" => tables.transfers(),
+        _ => String::new(),
+    };
+    whole(&format!("plan of {name}"), &filled(PLAN, part), &data, SCRIPT)
+}
+
+/// A page: its own part, and the numbers that its script reads.
+pub(crate) fn whole(title: &str, body: &str, data: &Value, script: &str) -> String {
+    filled(SHELL, |part| match part {
+        "title" => escaped(title),
+        "style" => format!("{CHARTS_STYLE}\n{STYLE}"),
+        "body" => body.to_owned(),
         // No text of a model can end a script.
         "data" => data.to_string().replace('<', "\\u003c"),
         "library" => format!("/*\n{CHARTS_LICENCE}\n*/\n{CHARTS}"),
-        "script" => SCRIPT.to_owned(),
+        "script" => format!("{HELP}{script}"),
         _ => String::new(),
-    };
-    filled(PAGE, part)
+    })
+}
+
+/// The place of a chart, with its caption.
+pub(crate) fn figure(id: &str, caption: &str) -> String {
+    format!("<figure><figcaption>{caption}</figcaption><div class=\"chart\" id=\"{id}\"></div></figure>")
+}
+
+/// What colours mean.
+pub(crate) fn key(colours: &[(&str, &str)]) -> String {
+    let one = |&(colour, meaning)| format!("<span><i style=\"background:{colour}\"></i>{meaning}</span>");
+    colours.iter().map(one).collect()
 }
 
 /// A text whose marks `<!--name-->` are replaced; what comes in is not looked at again.

@@ -97,7 +97,7 @@ impl Run {
     }
 
     /// What a variant of an instance takes at an event while it is open.
-    pub(crate) fn takes(&self, instance: usize, variant: &Variant, event: usize) -> u64 {
+    pub fn takes(&self, instance: usize, variant: &Variant, event: usize) -> u64 {
         if self.events[event].runs != Some(instance) {
             variant.held
         } else if event == self.instances[instance].from {

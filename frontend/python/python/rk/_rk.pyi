@@ -52,6 +52,9 @@ def plan(
 ) -> str:
     """Plans a graph in the JSON schema of the planner; JSON comes back."""
 
+def calls_report(steps: Sequence[dict[str, Any]]) -> str:
+    """The page of the steps that a process runs, as HTML."""
+
 def checkpoint(text: str) -> str: ...
 def choose(
     budget: int,

@@ -1,5 +1,6 @@
 """What a type checker has to see of rk's public names: ``mypy --strict`` reads this file, nothing runs it."""
 
+from pathlib import Path
 from typing import assert_type
 
 import torch
@@ -13,6 +14,7 @@ sample = torch.randn(4, 8)
 found = rk.plan(model, sample, "60%")
 assert_type(found.peak, int)
 assert_type(rk.plans()[0].measured, int | None)
+assert_type(rk.plans().report("run.html"), Path)
 assert_type(rk.solvers(), list[str])
 assert_type(rk.__version__, str)
 

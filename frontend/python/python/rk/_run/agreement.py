@@ -67,5 +67,5 @@ def _taken(group: Any, step: Step, published: dict[str, Any]) -> Known | None:
         return None
     numbers = {name: published[name] for name in _NUMBERS}
     continued = functools.partial(observed.continued, budget - stands)
-    about = {**numbers, "budget": budget, "continued": continued}
+    about = {**numbers, "budget": budget, "observed": observed, "continued": continued}
     return Known(trail=tuple(step.trail), variants=variants, **about)

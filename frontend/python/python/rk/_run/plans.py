@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 
 from rk._run import group
 from rk._run.classes import GraphClass
 from rk._run.group import Group
 from rk._run.steps import Known, owners
 
-__all__ = ["Plan", "plans"]
+__all__ = ["Plan", "Plans", "plans"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +56,45 @@ class Plan:
         )
 
 
-def plans() -> list[Plan]:
+class Plans(list[Plan]):
+    """The plans that a process ran at some moment."""
+
+    def __init__(self, found: list[Plan], groups: list[Group]) -> None:
+        """What ``rk.plans()`` returns.
+
+        Args:
+            found: The plans.
+            groups: Those that they are of.
+        """
+        from rk._report import calls
+
+        super().__init__(found)
+        self._steps = [step for one in groups for step in calls.steps(one, _ordered(one))]
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the steps that run as one HTML page that needs nothing else: which plan each call runs, what
+        is held between its halves, and memory over the step, with budget and bound.
+
+        Args:
+            path: The file to write.
+
+        Returns:
+            The path.
+        """
+        from rk._report import report
+
+        return report.write_calls(self._steps, Path(path))
+
+
+def plans() -> Plans:
     """The plans of this process.
 
     Returns:
-        One for each graph with a backward pass, group by group.
+        A list with one for each graph with a backward pass, group by group, and with a ``report`` of the
+        steps that they run in.
     """
-    return [_plan(one, owner) for one in list(group.GROUPS.values()) for owner in _ordered(one)]
+    groups = list(group.GROUPS.values())
+    return Plans([_plan(one, owner) for one in groups for owner in _ordered(one)], groups)
 
 
 def _ordered(shared: Group) -> list[GraphClass]:

@@ -92,7 +92,7 @@ class Observed:
 
     def suits(self, budget: int, variants: list[Variant]) -> bool:
         """Whether the budget is kept when instance ``i`` runs variant ``i``."""
-        options = [[_numbers(one, v)] for one, v in zip(self.calls, variants, strict=True)]
+        options = [[one] for one in self.numbers(variants)]
         return self.choose(budget, options)[0] is not None
 
     def continued(self, budget: int, begun: list[Variant], chosen: list[Variant]) -> list[Variant] | None:
@@ -112,6 +112,10 @@ class Observed:
         options = [[_numbers(one, v) for v in variants[one.owner]] for one in self.calls]
         return self.choose(budget, options)
 
+    def numbers(self, variants: list[Variant]) -> list[Numbers]:
+        """What instance ``i`` takes when it runs variant ``i``."""
+        return [_numbers(one, variant) for one, variant in zip(self.calls, variants, strict=True)]
+
     def need(self, options: list[list[Numbers]]) -> int:
         """The smallest budget with these options."""
         return self.choose(0, options)[2]
@@ -122,7 +126,7 @@ def learnt(group: Any, step: Step) -> Known:
     observed = Observed(step)
     instances = observed.calls
     if observed.are_apart and group.alone_suffices:
-        return _each_alone(step, elsewhere_than(group, step))
+        return _each_alone(step, observed, elsewhere_than(group, step))
     budget, stands = group.room(step), group.stands(step)
     if budget is None:
         whole = observed.need([[fixed.most(one.owner)] for one in instances])
@@ -160,11 +164,12 @@ def learnt(group: Any, step: Step) -> Known:
         # By plan it does not fit, and it did: what lived beside the calls was not there at their peaks.
         ran = [one.variant for one in instances]
         time, bound = (sum(getattr(one.schedule, name) for one in ran) for name in ("time", "lower_bound"))
-        return Known(tuple(step.trail), ran, asked, taken, time, bound, holder)
+        return Known(tuple(step.trail), ran, asked, taken, time, bound, holder, observed=observed)
     need, peak = stands + peak + peak // MARGIN, stands + peak
     if chosen is None:
         _refuse(group, asked, need, holder)
-        return Known(tuple(step.trail), [one.variant for one in instances], asked, peak, 0, 0, holder)
+        least = [one.variant for one in instances]
+        return Known(tuple(step.trail), least, asked, peak, 0, 0, holder, observed=observed, needs=need)
     found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
     base = sum(one.owner.base.schedule.base_time for one in instances)
     log.info(
@@ -178,7 +183,8 @@ def learnt(group: Any, step: Step) -> Known:
         100 * (bound - base) / max(base, 1),
     )
     continued = functools.partial(observed.continued, budget)
-    return Known(tuple(step.trail), found, asked, peak, time, bound, holder, continued=continued)
+    about = {"observed": observed, "continued": continued}
+    return Known(tuple(step.trail), found, asked, peak, time, bound, holder, **about)
 
 
 def elsewhere_than(group: Any, step: Step) -> set[Any]:
@@ -187,7 +193,7 @@ def elsewhere_than(group: Any, step: Step) -> set[Any]:
     return {one for trail in others for one in steps.owners(trail) if not one.switches}
 
 
-def _each_alone(step: Step, elsewhere: set[Any]) -> Known:
+def _each_alone(step: Step, observed: Observed, elsewhere: set[Any]) -> Known:
     """Each class runs what was planned for it when it was compiled, for the whole budget."""
     owners = [one.owner for one in step.instances]
     variants = [one.alone if one.holds_least and one not in elsewhere else one.base for one in owners]
@@ -195,7 +201,8 @@ def _each_alone(step: Step, elsewhere: set[Any]) -> Known:
     most = max(plans, key=lambda one: one.peak)
     time, bound = sum(one.time for one in plans), sum(one.lower_bound for one in plans)
     holder = step.instances[plans.index(most)].owner.name
-    return Known(tuple(step.trail), variants, most.budget, most.peak, time, bound, holder)
+    numbers = (most.budget, most.peak, time, bound, holder)
+    return Known(tuple(step.trail), variants, *numbers, observed=observed)
 
 
 def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Variant]]) -> None:

@@ -89,6 +89,10 @@ class Known:
     """Whether its calls can let go of something where more memory is in use than was foreseen."""
     surprises: int = 0
     """How many of these steps in a row had more memory in use than was foreseen."""
+    observed: Any = None
+    """What was read of the step that the choice was made for (:class:`rk._run.sequence.Observed`)."""
+    needs: int | None = None
+    """The smallest budget known to do, where nothing fits."""
     continued: Callable[[list[Variant], list[Variant]], list[Variant] | None] | None = None
     """What all calls may run if the first have run these, and the choice was those; None if nothing fits."""
 
