@@ -31,6 +31,10 @@ from rk import _rk
 from rk._plan import measure
 
 WAYS = ("eager", "online", "plan")
+SECONDS = 3.5
+"""What a cell of the default configuration takes in the mean, of one core."""
+HALVINGS = 5
+"""So often a search for the largest size halves what is between sizes that fit and that do not."""
 
 
 @dataclasses.dataclass
@@ -207,6 +211,18 @@ class Study:
                 low, high = (middle, high) if fits(way, middle) else (low, middle)
 
 
+def cells_at_most(config: dict[str, Any], names: list[str]) -> int:
+    """How many cells there are at most: searches end sooner where a size does not fit."""
+    count = 0
+    for about in map(config["models"].get, names):
+        count += 1 + 2 * (len(config["ratios"]) + len(about.get("budgets", [])))
+        if "largest" in about:
+            doublings = max(about["largest"]["most"] // max(1, about["size"] // 4), 1).bit_length()
+            # By each way a size has a cell of eager's, if no other way had it.
+            count += (2 * len(WAYS) - 1) * (doublings + HALVINGS)
+    return count
+
+
 def read(path: Path) -> dict[str, Any]:
     """A configuration; what is wrong with it ends the program with one line."""
     try:
@@ -247,7 +263,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(given.threads)
     study = Study(config, given.json, given.logs)
-    print(f"online: {len(names)} models, {len(study.cells)} cells are there", file=sys.stderr)
+    left = max(cells_at_most(config, names) - len([one for one in study.cells if one.model in names]), 0)
+    print(
+        f"online: {len(names)} models, {len(study.cells)} cells are there, at most {left} are to come: "
+        f"{left * SECONDS / 60:.0f} min of an idle core at most, for sizes such as those of online.json",
+        file=sys.stderr,
+    )
     for name in names:
         study.budgets(name)
         study.largest(name)

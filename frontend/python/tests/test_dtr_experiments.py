@@ -70,6 +70,14 @@ def test_every_way_has_its_cells(done):
     assert (folder / "cells.svg").read_text().count("<g ") == 2
 
 
+def test_it_says_how_long_it_takes(done):
+    folder, ran = done
+    count = len(json.loads((folder / "cells.json").read_text()))
+    most = online.cells_at_most(CONFIG, list(CONFIG["models"]))
+    assert count <= most <= 3 * count, (count, most)
+    assert f"0 cells are there, at most {most} are to come: " in ran.stderr
+
+
 def test_it_goes_on_where_it_stopped(done):
     folder, ran = done
     cells = json.loads((folder / "cells.json").read_text())
