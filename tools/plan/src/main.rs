@@ -11,6 +11,7 @@
 //! `rk-solve`. Not here: what a schedule costs (`rk-plan`, the library).
 
 mod curve;
+mod intervals;
 mod link;
 mod offload;
 mod pack;
@@ -33,7 +34,6 @@ use rk_solve::{
     Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, TimeLimit, Timekeeping,
     packing_time, packs_easily, with_addresses,
 };
-use rk_vocabulary::write_output;
 
 use crate::link::{parse_latency, parse_rate};
 use crate::report::Report;
@@ -48,6 +48,7 @@ Examples:
   rk-plan graph.json --budget 30% --offload --bandwidth 25GB/s --host-budget 8GiB --json
                                                        values may wait in host memory, too
   rk-plan graph.json --budget 50% --report plan.html   a page for a browser, without network
+  rk-plan graph.json --budget 50% --intervals kept.csv what is kept from when to when, for other tools
   rk-plan --table DIR --time-limit 5s                  every graph of a folder, as a Markdown table
   rk-plan --pack instance.csv --capacity 1MiB          addresses alone: id,lower,upper,size in, offset added
   rk-plan --list-solvers
@@ -113,6 +114,10 @@ struct Arguments {
     /// Also write {"schedule": [...]} to a file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     schedule: Option<PathBuf>,
+    /// Also write what is in memory from which run to which, as a CSV file with the columns id, lower, upper, size, which --pack reads; `-` is standard
+    /// output
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["pareto", "table", "offload"])]
+    intervals: Option<PathBuf>,
     /// Also write the plan as one HTML page: memory over the step, what holds the peak, time against budget, modules; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pareto", "table"])]
     report: Option<PathBuf>,
@@ -121,7 +126,7 @@ struct Arguments {
     report_points: u16,
     /// Pack buffers of a CSV file with the columns id, lower, upper, size, as in MiniMalloc's instances, and print it with their offsets; `-` is
     /// standard input
-    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["graph", "budget", "pareto", "table", "offload", "report", "schedule", "cache"])]
+    #[arg(long, value_name = "FILE.csv", conflicts_with_all = ["graph", "budget", "pareto", "table", "offload", "report", "schedule", "intervals", "cache"])]
     pack: Option<PathBuf>,
     /// What the buffers have to fit in: 1MiB, or bytes; without it, the lowest layout is looked for
     #[arg(long, value_name = "BYTES", requires = "pack", allow_hyphen_values = true)]
@@ -192,12 +197,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
-        match report.schedule() {
-            Some(ids) => write_output(file, format!("{{\"schedule\": {ids:?}}}\n").as_bytes())
-                .with_context(|| format!("cannot write {}", file.display()))?,
-            // The answer says why.
-            None => eprintln!("rk-plan: no schedule, so {} is not written", file.display()),
-        }
+        intervals::schedule(file, &report)?;
+    }
+    if let Some(file) = &arguments.intervals {
+        intervals::intervals(file, &graph, &report)?;
     }
     if let Some(file) = &arguments.report {
         page::write(file, &graph, &report, page::Found::of(&graph, &report), arguments)?;
