@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rk._run.steps import owners as called
+
 if TYPE_CHECKING:
     from rk._run.classes import GraphClass
     from rk._run.group import Group
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 def steps(shared: Group, owners: list[GraphClass]) -> list[dict[str, Any]]:
     """Those of a group: the sequences that it has a choice for, and each class that is in none of them."""
     known = [one for one in shared.known if one.observed is not None]
-    together = {owner for one in known for owner in one.trail if not isinstance(owner, int)}
+    together = {owner for one in known for owner in called(one.trail)}
     alone = [one for one in owners if one.calls and one not in together]
     return [*(_together(shared, one) for one in known), *(_alone(shared, one) for one in alone)]
 

@@ -348,7 +348,8 @@ class Group(Metered, Careful):
                 known = agreement.learnt(self, step)
                 for instance, variant in zip(step.instances, known.variants, strict=True):
                     fixed.take(instance.owner, variant)
-                known.stood, known.watched = step.stood, watched.levels(step, known.variants)
+                known.stood = step.stood
+                known.watched = watched.levels(step, known.observed, known.variants)
                 known.made, known.lets_go = step.events[0].level - step.floor, watched.lets_go(step)
                 self.sequences.learnt(step.key, known)
             except BudgetError:

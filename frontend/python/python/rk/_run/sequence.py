@@ -317,11 +317,6 @@ def _between(owner: Any, budget: int, share: float) -> list[Variant]:
     return [one for one in found if one is not None]
 
 
-def held_by(call: Any, variant: Variant) -> int:
-    """Bytes that a call holds between its halves if it runs a variant."""
-    return _numbers(call, variant)[0]
-
-
 def _numbers(instance: Any, variant: Variant) -> Numbers:
     """What a variant takes where another one was observed: what it saves of the caller's may live longer."""
     held, forward, backward, time = variant.numbers

@@ -8,7 +8,7 @@ choice leaves room for, the step is careful from there on.
 
 from __future__ import annotations
 
-from rk._run.sequence import Observed, held_by
+from rk._run.sequence import Observed
 from rk._run.steps import Level, Step
 from rk._run.variants import Variant
 
@@ -16,11 +16,12 @@ MOST = 16
 """Halves of a step at which memory is looked at, beside the first backward half."""
 
 
-def levels(step: Step, variants: list[Variant]) -> dict[int, Level]:
+def levels(step: Step, observed: Observed, variants: list[Variant]) -> dict[int, Level]:
     """What is there at some halves of such a step if its calls run these variants.
 
     Args:
         step: A step that was observed from its begin.
+        observed: The same for the planner.
         variants: What is chosen, one for each call.
 
     Returns:
@@ -28,8 +29,8 @@ def levels(step: Step, variants: list[Variant]) -> dict[int, Level]:
     """
     if step.began is None:
         return {}
-    calls = Observed(step).calls
-    more = [held_by(one, v) - held_by(one, one.variant) for one, v in zip(calls, variants, strict=True)]
+    ran = observed.numbers([one.variant for one in observed.calls])
+    more = [new[0] - old[0] for new, old in zip(observed.numbers(variants), ran, strict=True)]
     turn = next((place for place, one in enumerate(step.events) if not one.forward), 0)
     stride = -(-len(step.events) // MOST)
     found: dict[int, Level] = {}
