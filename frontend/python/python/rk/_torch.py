@@ -76,6 +76,7 @@ PARTS = {
         "torch.ops.aten._native_batch_norm_legit.no_stats",
         "torch.ops.aten._native_batch_norm_legit_functional.default",
         "torch.ops.aten._scaled_dot_product_efficient_attention_backward.default",
+        "torch.compiler._is_compiling_flag",
         "torch.utils._python_dispatch._disable_current_modes",
         "torch.utils._pytree.tree_leaves",
         "torch.utils._pytree.tree_map",

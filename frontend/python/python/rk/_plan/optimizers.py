@@ -8,10 +8,11 @@ temporaries of an optimizer depend on sizes, not on values.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def footprint(optimizer: torch.optim.Optimizer, device: torch.device | None = No
         with _disable_current_modes():
             twin, given = _copied(optimizer, mode, where)
             living = _Living(where, given)
-            with mode, living, torch.no_grad():
+            with _not_compiling(), mode, living, torch.no_grad():
                 twin.step()
                 living.number = _LATE
                 after_first = living.now
@@ -67,6 +68,17 @@ def footprint(optimizer: torch.optim.Optimizer, device: torch.device | None = No
         ) from error
     state = before + max(living.now, after_first)
     return Footprint(state=state, held=before, temporary=max(living.peak + before - state, 0))
+
+
+@contextlib.contextmanager
+def _not_compiling() -> Iterator[None]:
+    """While a graph is compiled, optimizers run as they would inside of it: with numbers as tensors."""
+    outside = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = False
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = outside
 
 
 def held(optimizer: torch.optim.Optimizer, device: torch.device) -> int:
