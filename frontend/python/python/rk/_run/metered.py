@@ -145,8 +145,8 @@ class Metered:
         # A reading forgets the most so far, which a metered step asks for.
         now = self._raw() if step.metered else self.meter.glance()
         more = now - step.began - growth
-        free = max(known.budget - max(known.peak, known.measured or 0), 0) + self.let_go_late()
-        if more <= free:
+        free = max(known.budget - max(known.peak, known.measured or 0), 0)
+        if more <= free or more <= free + self.let_go_late():
             return False
         step.departed = step.has_more = True
         return True

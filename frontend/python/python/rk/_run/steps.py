@@ -43,7 +43,8 @@ class Begin(NamedTuple):
     @classmethod
     def of(cls, instance: Instance) -> Begin:
         """That of an instance; all of its parameters are taken to be like the first."""
-        return cls(instance.owner, any(one.grad is not None for one in instance.leaves[:1]))
+        leaves = instance.leaves
+        return cls(instance.owner, bool(leaves) and leaves[0].grad is not None)
 
 
 def owners(trail: Iterable[Any]) -> list[Any]:
