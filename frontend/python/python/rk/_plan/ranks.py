@@ -29,7 +29,7 @@ def agreed(name: Name, find: Callable[[], dict], *, finds: bool = False) -> dict
     """The answer of whoever had it first; ``find`` gives this process's own, and is called if there is none
     yet, or if ``finds`` says so. Answers are JSON; a BudgetError is one, too, and all ranks raise it.
     """
-    if not _are_several():
+    if not are_several():
         return find()
     answer = None if finds else read(name)
     if answer is None:
@@ -55,12 +55,13 @@ def offer(name: Name, answer: dict) -> dict:
     return answer if taken is None else taken
 
 
-def _are_several() -> bool:
+def are_several() -> bool:
+    """Whether this process trains with others."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
 def _asked(name: Name, ask: Callable[[dist.Store, str], dict | None]) -> dict | None:
-    if not _are_several():
+    if not are_several():
         return None
     try:
         return ask(dist.PrefixStore("rk", dist.distributed_c10d._get_default_store()), name())

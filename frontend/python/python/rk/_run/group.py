@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from rk._plan import device as devices
+from rk._plan import ranks
 from rk._plan.options import Options
 from rk._run import agreement, fixed, observe, sequence, watched
 from rk._run.careful import Careful
@@ -331,7 +332,9 @@ class Group(Metered, Careful):
                 step.known.surprises = 0
                 if step.metered:
                     step.known.measured = self.taken(step)
-                    self.sequences.measured(step.key, step.known)
+                    # A rank that observes again by itself chooses by itself.
+                    if not ranks.are_several():
+                        self.sequences.measured(step.key, step.known)
             return
         trail = tuple(step.trail)
         self.sequences.met(step.key, trail)
@@ -350,7 +353,8 @@ class Group(Metered, Careful):
                     fixed.take(instance.owner, variant)
                 known.stood = step.stood
                 known.watched = watched.levels(step, known.observed, known.variants)
-                known.made, known.lets_go = step.events[0].level - step.floor, watched.lets_go(step)
+                known.made = step.events[0].level - step.floor
+                known.lets_go = watched.lets_go(step) and not ranks.are_several()
                 self.sequences.learnt(step.key, known)
             except BudgetError:
                 # Another model's budget is told when that model runs again.
