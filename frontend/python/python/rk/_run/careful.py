@@ -28,6 +28,7 @@ class Careful:
 
     asked: str
     device: torch.device
+    alone_suffices: bool
     classes: Any
     open: dict[int, Instance]
     step: Step | None
@@ -134,6 +135,7 @@ class Careful:
         budget, name = int(self.asked), f"backward of {instance.owner.name}"
         if not instance.owner.switches:
             # What all of its calls need is known when the step is over.
+            self.step.is_told = True
             warnings.warn(
                 f"rk: {name} has one plan, and {missing} bytes of the budget of {budget} are missing for it "
                 "in the first step of its kind",
@@ -170,6 +172,31 @@ class Careful:
             text += f"; {follows if rest else 'calls that follow may need more'}"
         sequence.refuse(self, text, int(self.asked), smallest, owner.name)
         return least
+
+    def _tell_exceeded(self, step: Step) -> None:
+        """Tells the user of a step that has taken more than the budget, unless that was told meanwhile."""
+        known, room = step.known, self.room(step)
+        if known is not None:
+            budget = known.budget
+        elif room is not None:
+            budget = room + self.stands(step)
+        else:
+            return
+        took = self.taken(step) - step.to_come - (step.peak - step.surely)
+        is_told = step.is_told or (known is not None and known.needs is not None)
+        if is_told or took <= budget + self.let_go_late():
+            return
+        if self.alone_suffices and sequence.Observed(step).are_apart:
+            # Each graph has kept what it was given, and nothing is promised of what other code makes.
+            return
+        if known is None:
+            cause = "it was the first of its kind, and what other code makes between the calls was not known"
+        elif step.departed:
+            cause = "it was not as the steps that its plans were chosen for"
+        else:
+            cause = f"by plan it takes {known.peak}, so other code has made more than when it was observed"
+        text = f"a step of {len(step.instances)} calls has taken {took} bytes of the budget of {budget}"
+        warnings.warn(f"rk: {text}: {cause}", stacklevel=2)
 
     def told(self) -> str:
         """What the bytes are that are there when a call begins."""

@@ -133,6 +133,8 @@ def tell(owners: list[Any], budget: str) -> None:
     whole = [one for one in owners if not one.switches and not one.holds_least]
     names = ", ".join(dict.fromkeys(one.name for one in whole))
     if names:
+        if (step := whole[0].group.step) is not None:
+            step.is_told = True
         codegen = whole[0].options.codegen
         instead = "" if codegen == "fx" else ". codegen='fx' keeps it at once"
         why = "of an operator of higher order" if codegen == "fx" else f"of codegen {codegen!r}"

@@ -41,9 +41,12 @@ MOST_EVENTS = 4096
 
 def waits(function: Any, options: Options) -> None:
     """A function has been compiled; it will run some time."""
-    _WAITING[function] = key_of(options)
-    if may_be_gathered():
-        # When the first graph is compiled, its parameters have been gathered already.
+    mine = key_of(options)
+    is_shared = mine in _WAITING.values() or any(key[1:] == mine for key in list(GROUPS))
+    _WAITING[function] = mine
+    # When the first graph is compiled, its parameters have been gathered already, and what its caller has
+    # computed for it is there.
+    if may_be_gathered() or (is_shared and not torch.cuda.is_initialized()):
         observe.count()
 
 
@@ -240,7 +243,7 @@ class Group(Metered, Careful):
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
-        self._read(instance)
+        self._read(instance, instance.owner.gradient_bytes if self.adds_gradients else 0)
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
@@ -325,6 +328,8 @@ class Group(Metered, Careful):
         if step.metered:
             self.floor = step.floor
             step.see()
+            if step.whole and self.meter.works:
+                self._tell_exceeded(step)
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)
             self._take_back(step, step.known)

@@ -74,6 +74,8 @@ class Metered:
         level, peak = self.meter.read()
         unseen = self._unseen()
         self._unread = max(self._unread, peak + unseen)
+        if self.step is not None:
+            self.step.surely = max(self.step.surely, self.meter.surely + unseen)
         return level + unseen
 
     def _unseen(self, without: Instance | None = None) -> int:
@@ -94,8 +96,10 @@ class Metered:
         if self.shared and self.meter.works:
             self.meter.read()
 
-    def _read(self, ended: Instance | None = None) -> None:
-        """Reads what a half has taken, which is over now."""
+    def _read(self, ended: Instance | None = None, made: int = 0) -> None:
+        """Reads what a half has taken, which is over now, with ``made`` bytes of gradients of parameters that
+        nobody has yet.
+        """
         step = self.step
         if not self.shared or step is None or not step.metered:
             return
@@ -104,6 +108,7 @@ class Metered:
                 level, peak = self.meter.read()
                 step.floor = min(step.floor, level + self._unseen())
                 step.peak = max(step.peak, peak + self._unseen(ended))
+                step.surely = max(step.surely, self.meter.surely - made + self._unseen(ended))
 
     def _meters(self, instance: Instance, *, forward: bool) -> int:
         """Notes an event with what is read; bytes of the step that are there now."""

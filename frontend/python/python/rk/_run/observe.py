@@ -35,6 +35,8 @@ class Meter:
         """Their bytes at the last reading."""
         self.raw = 0
         """All bytes at the last reading."""
+        self.surely = 0
+        """What the last reading says of the most at least: some of it may have become gradients."""
 
     @property
     def works(self) -> bool:
@@ -55,6 +57,7 @@ class Meter:
         level, peak = self._read()
         self.raw = level
         before, self.gradients = self.gradients, self.parameters.gradient_bytes()
+        self.surely = peak - max(before, self.gradients)
         return level - self.gradients, max(peak - before, level - self.gradients)
 
     def unseen(self, tensors: Iterable[Any]) -> list[tuple[weakref.ref[Any], int]]:

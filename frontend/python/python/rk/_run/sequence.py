@@ -392,4 +392,6 @@ def refuse(group: Any, text: str, budget: int, smallest: int | None, holder: str
         error.budget_bytes, error.smallest_bytes, error.holder = budget, smallest, holder
         error.lower_bound_bytes = None
         raise error
+    if group.step is not None:
+        group.step.is_told = True
     warnings.warn(f"rk: {text}. Going on with what holds least", stacklevel=3)

@@ -125,6 +125,8 @@ class Step:
         """Bytes that were there before the step."""
         self.peak = 0
         """The most that was read above them."""
+        self.surely = 0
+        """The same at least: gradients that were made meanwhile may be in the other."""
         self.to_come = 0
         """With scope ``device``: bytes that will stand on the device and do not yet."""
         self.began: int | None = None
@@ -135,6 +137,8 @@ class Step:
         """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
         """With scope ``device``: bytes that were there when it began, and those."""
+        self.is_told = False
+        """The user has been told that it may exceed the budget."""
 
     @property
     def is_careful(self) -> bool:

@@ -108,7 +108,7 @@ class WholeMeter(observe.Meter):
         if self._first_buckets:
             self._look_at_buckets()
         most, self._most = max(peak + self._offset, self._most), 0
-        self.raw = level + self._offset
+        self.raw, self.surely = level + self._offset, most
         return self.raw, most
 
     def unseen(self, tensors: Iterable[Any]) -> list[tuple[weakref.ref[Any], int]]:
