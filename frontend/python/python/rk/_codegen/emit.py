@@ -10,7 +10,7 @@ code that ``torch.fx`` prints forgets each value after its last reader, which is
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -28,12 +28,20 @@ DETACH = torch.ops.aten.detach.default
 class Emitter:
     """Writes one schedule; read ``forward`` and ``backward`` afterwards."""
 
-    def __init__(self, step: Step, runs: Sequence[tuple[int, bool]], *, switched: bool = False) -> None:
+    def __init__(
+        self,
+        step: Step,
+        runs: Sequence[tuple[int, bool]],
+        *,
+        switched: bool = False,
+        remembered: Collection[str] = (),
+    ) -> None:
         """``runs`` are line numbers of the step in order of execution, each with whether it is a second
         run. ``switched``: backward runs what is forward's with the switches of the forward pass
-        (:mod:`rk._graph.switches`).
+        (:mod:`rk._graph.switches`). ``remembered`` are the random nodes that run once, and for which the
+        generator is remembered.
         """
-        self.step = step
+        self.step, self.remembered = step, remembered
         self.forwards: set[fx.Node | None] = set()
         """What backward runs with the switches of the forward pass."""
         if switched:
@@ -140,6 +148,9 @@ class Emitter:
                 target = switches.replay_random if switched else random_state.replay
             else:
                 self.states[node] = self._state(node, device)
+        if node.name in self.remembered and self.backward is None:
+            about = (device_of(node), node.name)
+            self.graph.create_node("call_function", random_state.remember, about, {})
         self._forget_views(node)
         made = self._copy(node, "call_function", target, args, kwargs)
         self.now[node] = made

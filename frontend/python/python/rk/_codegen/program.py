@@ -113,15 +113,18 @@ def recorded(
     dump: Dump | None = None,
     *,
     switched: bool = False,
+    remembered: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a :class:`Program` is made of: from disk, or written and put there. ``dump`` gets the source of a
-    pass; ``switched`` is that of :class:`rk._codegen.emit.Emitter`.
+    pass; ``switched`` and ``remembered`` are those of :class:`rk._codegen.emit.Emitter`.
     """
     where = f"{torch.__version__} {importlib.util.MAGIC_NUMBER.hex()} {_WRITER}"
-    name = f"code-{cache.key_of(step.fingerprint, str(runs), where, *['switched'] * switched)}"
+    more = [*["switched"] * switched, *remembered]
+    name = f"code-{cache.key_of(step.fingerprint, str(runs), where, *more)}"
     about = cache.read(folder, name) if dump is None else None
     if about is None:
-        about = written(emit.Emitter(step, runs, switched=switched), dump)
+        emitter = emit.Emitter(step, runs, switched=switched, remembered=remembered)
+        about = written(emitter, dump)
         if all(kind != "object" for one in PASSES for kind, _ in about[one]["globals"].values()):
             cache.write(folder, name, about)
     return about
@@ -129,7 +132,10 @@ def recorded(
 
 def written(emitter: emit.Emitter, dump: Dump | None) -> dict[str, Any]:
     """Both graphs as data: their code, and what goes in and comes out by its name in the joint graph."""
-    about: dict[str, Any] = {"first_activation": emitter.first_activation()}
+    about: dict[str, Any] = {
+        "first_activation": emitter.first_activation(),
+        "remembered": list(emitter.remembered),
+    }
     for name, graph in zip(PASSES, (emitter.forward, emitter.backward), strict=True):
         inputs = {node: place for place, node in enumerate(graph.find_nodes(op="placeholder"))}
         outputs = [_reference(one, inputs, emitter) for one in graph.output_node().args[0]]

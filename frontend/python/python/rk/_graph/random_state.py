@@ -6,10 +6,45 @@ The generator is put back afterwards, so what follows draws what it would have d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+
+Remembered = dict[str, torch.Generator]
+"""By random operator, a copy of the generator as it was when that ran. It takes no memory of PyTorch's."""
+
+
+class _Here(threading.local):
+    remembered: Remembered | None = None
+
+
+_here = _Here()
+
+
+@contextlib.contextmanager
+def remembered() -> Iterator[Remembered]:
+    """What :func:`remember` is called with, while this context lasts."""
+    before, _here.remembered = _here.remembered, {}
+    try:
+        yield _here.remembered
+    finally:
+        _here.remembered = before
+
+
+def remember(device: torch.device, name: str) -> None:
+    """A random operator runs next: for whoever wants to run it again one day, which no plan does."""
+    if _here.remembered is not None:
+        _here.remembered[name] = _generator(device).clone_state()
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    if device.type == "cpu":
+        return torch.random.default_generator
+    module = torch.get_device_module(device)
+    return module.default_generators[module.current_device() if device.index is None else device.index]
 
 
 def save(device: torch.device) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rk._codegen import program
 from rk._graph import joint, switches
+from rk._graph.repetition import Manner, manner_of
 from rk._graph.step import Step
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
@@ -93,6 +94,9 @@ class GraphClass:
         """Which arguments are neither parameters nor buffers."""
         self.state = [place for place, one in enumerate(inputs) if one in step.static]
         """Which arguments are parameters and buffers."""
+        lines = enumerate(step.lines, 1)
+        self._random = [(at, node) for at, node in lines if node and manner_of(node) is Manner.RANDOM]
+        """What draws random numbers, with its line."""
         self.relevant = switches.Relevant(step.gm.graph, self.problem.device)
         """The switches of PyTorch's that its kernels depend on."""
 
@@ -142,8 +146,10 @@ class GraphClass:
 
     def _write(self, schedule: Schedule) -> Write:
         """What writes the passes of a plan."""
-        problem = self.problem
-        return functools.partial(program.recorded, problem.step, schedule.runs, self._folder, problem.dump)
+        problem, again = self.problem, {line for line, second in schedule.runs if second}
+        about = (problem.step, schedule.runs, self._folder, problem.dump)
+        once = [node.name for line, node in self._random if line not in again]
+        return functools.partial(program.recorded, *about, remembered=once)
 
     @functools.cached_property
     def checkpoint(self) -> Variant:

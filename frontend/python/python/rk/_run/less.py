@@ -31,8 +31,11 @@ class Way:
     def __init__(self, code: Code, least: Code, base: Code) -> None:
         """``code`` are the passes of the plan, ``least`` the checkpoint's, ``base`` what is compiled."""
         missing = [key for key in least.keys if key not in code.places]
+        self.states = [key for key in missing if key[0] == "state" and key[1] in code.remembered]
+        """The generator states that a checkpoint starts from, and the plan does not."""
+        missing = [key for key in missing if key not in self.states]
         self.is_open = all(key[0] == "input" or key in least.copies for key in missing)
-        """Whether all that a checkpoint reads, and the plan does not save, are arguments."""
+        """Whether all else that a checkpoint reads, and the plan does not save, are arguments."""
         self.missing = [(key, least.copies.get(key, key[1])) for key in missing] if self.is_open else []
         """These, with the place of the argument."""
         self.copies, self.checked, self.reads = least.copies, least.checked, least.places
@@ -108,10 +111,11 @@ def _become_checkpoint(
     instance: Instance, way: Way, spared: Spared, versions: dict[Key, int], saved: list[torch.Tensor]
 ) -> None:
     _give_up(way, saved)
-    beside = {**spared, **(instance.beside or {})}
+    states = {key: instance.remembered[key[1]].get_state() for key in way.states}
+    beside = {**spared, **states, **(instance.beside or {})}
     instance.beside = {key: one for key, one in beside.items() if key in way.reads}
     instance.versions |= {key: versions[key] for key in spared if key in way.checked}
-    instance.variant, instance.free = instance.owner.checkpoint, None
+    instance.variant, instance.free, instance.remembered = instance.owner.checkpoint, None, {}
 
 
 def _state(argument: Any) -> tuple[int, int]:

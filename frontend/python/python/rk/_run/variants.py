@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from rk._codegen import program, saved_hooks
-from rk._graph import joint, loans, switches
+from rk._graph import joint, loans, random_state, switches
 from rk._graph.step import Step
 from rk._plan.schedule import Schedule
 from rk._run import less
@@ -74,6 +74,8 @@ class Code:
         checked = len(self.keys) - about["forward"]["unchecked"] - about["forward"]["opaque"]
         self.checked = frozenset(self.keys[:checked])
         self.places = frozenset(self.keys)
+        self.remembered = frozenset(about["remembered"])
+        """The random operators for which a forward pass remembers the generator."""
         self.callers: dict[Key, int] = {}
         """What is the caller's as well, inputs and outputs, with its bytes: a plan's ``held`` does not count
         it, and it lives at least as long as it is saved.
@@ -156,6 +158,7 @@ class Instance:
         "number",
         "owner",
         "place",
+        "remembered",
         "setting",
         "variant",
         "versions",
@@ -177,6 +180,7 @@ class Instance:
         self.beside: dict[Key, torch.Tensor] | None = None
         """What is saved beyond the slots."""
         self.versions: dict[Key, int] = {}
+        self.remembered: random_state.Remembered = {}
         self.free: Callable[[], None] | None = None
         """Lets go of what need not be held, for running it again; None if that cannot be."""
 
@@ -224,7 +228,7 @@ class Switch(program.Program):
         code = self.base if instance.variant is self._owner.base else instance.variant.code
         lets_go = None if hooked else less.prepared(instance, code, args)
         try:
-            results = list(code.forward(args))
+            results = self._results(instance, code, args)
         except BaseException:
             instance.close()
             raise
@@ -246,6 +250,12 @@ class Switch(program.Program):
             instance.free = lets_go(saved)
         instance.group.end(instance)
         return [*results, *saved[: self._place], ticket, keeper, *saved[self._place :]]
+
+    def _results(self, instance: Instance, code: Code, args: list[Any]) -> list[Any]:
+        if not code.remembered:
+            return list(code.forward(args))
+        with random_state.remembered() as instance.remembered:
+            return list(code.forward(args))
 
     def _places_of(self, code: Code) -> Places:
         found = self._places.get(code)
