@@ -96,14 +96,17 @@ impl Run {
         &self.classes[self.instances[instance].class]
     }
 
-    /// What a variant of an instance takes at an event while it is open.
+    /// What a variant of an instance takes at an event while it is open. A backward half frees what it has read, but not
+    /// where the instance is open afterwards: then nothing of what is held goes, and the half comes on top.
     pub fn takes(&self, instance: usize, variant: &Variant, event: usize) -> u64 {
         if self.events[event].runs != Some(instance) {
             variant.held
         } else if event == self.instances[instance].from {
             variant.forward
-        } else {
+        } else if event == self.instances[instance].to {
             variant.backward
+        } else {
+            variant.held.saturating_add(variant.backward)
         }
     }
 
@@ -167,7 +170,8 @@ struct Label {
 }
 
 impl Nest {
-    /// `None` when two lives overlap and neither contains the other.
+    /// `None` when two lives overlap and neither contains the other, or a half runs while an instance inside of its own is
+    /// open (a graph that is kept for a second backward pass).
     fn of(run: &Run) -> Option<Self> {
         let count = run.instances.len();
         let mut nest = Self {
@@ -189,6 +193,9 @@ impl Nest {
             }
             open.push(instance);
             innermost[life.from..=life.to].fill(Some(instance));
+        }
+        if run.events.iter().zip(&innermost).any(|(event, &inner)| event.runs.is_some() && event.runs != inner) {
+            return None;
         }
         for (event, instance) in innermost.into_iter().enumerate() {
             match instance {

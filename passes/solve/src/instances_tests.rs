@@ -111,6 +111,36 @@ fn interleaved_instances_get_a_choice_that_fits_and_a_bound() {
 }
 
 #[test]
+fn a_backward_half_frees_nothing_where_another_follows() {
+    let keep = Variant { held: 10, forward: 10, backward: 14, time: 30 };
+    let events = [0, 0, 0].map(|one| Event { runs: Some(one), beside: 0 }).to_vec();
+    let run =
+        Run { classes: vec![vec![keep]], instances: vec![Instance { class: 0, from: 0, to: 2 }], events };
+    assert_eq!(run.loads(&[0]), [10, 24, 14]);
+}
+
+/// The graph is kept for a second backward pass, so that every call is open to the end.
+#[test]
+fn halves_of_instances_with_others_open_inside_are_counted() {
+    let mut dice = Dice(3);
+    for case in 0..200 {
+        let mut run = step(&mut dice, 1 + case % 6, true);
+        let last = run.events.len() - 1;
+        run.instances.iter_mut().for_each(|one| one.to = last);
+        let budget = 25 + dice.roll(80);
+        let (best, smallest) = brute_force(&run, budget);
+        match choose(&run, budget) {
+            Ok(choice) => {
+                assert!(choice.peak <= budget, "case {case}");
+                let best = best.expect("it was found");
+                assert!(choice.lower_bound <= best && best <= choice.time, "case {case}");
+            }
+            Err(unmet) => assert!(unmet.smallest >= smallest, "case {case}"),
+        }
+    }
+}
+
+#[test]
 fn a_bound_says_more_than_that_everything_is_kept() {
     let keep = Variant { held: 10, forward: 10, backward: 10, time: 30 };
     let drop = Variant { held: 1, forward: 10, backward: 10, time: 40 };

@@ -57,6 +57,9 @@ class Careful:
     def _fit_backward(self, instance: Instance, room: int) -> None:
         """Sees to it that a backward half takes no more than what it holds and ``room``."""
         held, _, backward, _ = instance.variant.numbers
+        if torch._C._autograd._get_current_graph_task_keep_graph():
+            # Nothing is freed meanwhile that a second backward pass will read.
+            backward += held
         if self.step.events[-1].accumulates:
             backward += instance.owner.gradient_bytes
         spare = self._spare(room)

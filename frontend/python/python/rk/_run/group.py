@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
 from rk._run.parameters import are_gathered, may_be_gathered, trained
 from rk._run.sequences import Sequences
-from rk._run.steps import Known, Step
+from rk._run.steps import Given, Known, Step
 from rk._run.variants import Instance
 from rk.errors import BudgetError
 
@@ -243,7 +243,7 @@ class Group(Metered, Careful):
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
-        self._read(instance, instance.owner.gradient_bytes if self.adds_gradients else 0)
+        self._read(instance)
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
@@ -290,15 +290,12 @@ class Group(Metered, Careful):
                 self._tidied = len(self.classes)
                 gc.collect()
             self.meter.begin()
-            # What was computed or gathered for the first instance is not what the step began with.
-            made = {
-                one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in _made(owner, args)
-            }
-            gathered = self.meter.parameters.gathered_bytes
-            self.step.floor = self.meter.read()[0] - sum(made.values()) - gathered
+            # What was computed or gathered for the first instance is not what the step began with. Without
+            # gradients nothing tells it from a batch that stands there, until backward is over.
+            self.step.given = _storages(args[place] for place in owner.others)
+            given = sum(one.nbytes for one in self.step.given.values())
+            self.step.floor = self.meter.read()[0] - given - self.meter.parameters.gathered_bytes
             self.step.began = self.meter.raw
-            others = (args[place] for place in owner.others)
-            self.step.unseen = self.meter.unseen(one for one in others if not _is_made(one))
         elif known is not None and known.watched and self.meter.works:
             self.step.began = self.meter.glance()
 
@@ -326,8 +323,8 @@ class Group(Metered, Careful):
         if step is None or not self.shared:
             return
         if step.metered:
-            self.floor = step.floor
             step.see()
+            self.floor = step.floor
             if step.whole and self.meter.works:
                 self._tell_exceeded(step)
         if step.known is not None and not step.departed:
@@ -339,7 +336,8 @@ class Group(Metered, Careful):
                     step.known.measured = self.taken(step)
                     # A rank that observes again by itself chooses by itself.
                     if not ranks.are_several():
-                        self.sequences.measured(step.key, step.known)
+                        surely = step.known.measured - (step.peak - step.surely)
+                        self.sequences.measured(step.key, step.known, surely)
             return
         trail = tuple(step.trail)
         self.sequences.met(step.key, trail)
@@ -368,10 +366,13 @@ class Group(Metered, Careful):
             self.times += 1
 
 
-def _made(owner: Any, args: Sequence[Any]) -> list[torch.Tensor]:
-    """Arguments that were computed, and have gradients."""
-    return [args[place] for place in owner.others if _is_made(args[place])]
-
-
-def _is_made(argument: Any) -> bool:
-    return isinstance(argument, torch.Tensor) and argument.grad_fn is not None
+def _storages(arguments: Iterable[Any]) -> dict[int, Given]:
+    """Of what was computed, and of what fills its storage and might have been."""
+    found = {}
+    for one in arguments:
+        if isinstance(one, torch.Tensor) and one.layout is torch.strided:
+            storage = one.untyped_storage()
+            is_made = one.grad_fn is not None
+            if is_made or one.nbytes == storage.nbytes():
+                found[storage._cdata] = Given(weakref.ref(storage), storage.nbytes(), is_made)
+    return found

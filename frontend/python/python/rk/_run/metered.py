@@ -75,8 +75,17 @@ class Metered:
         unseen = self._unseen()
         self._unread = max(self._unread, peak + unseen)
         if self.step is not None:
-            self.step.surely = max(self.step.surely, self.meter.surely + unseen)
+            self.step.surely = max(self.step.surely, self._surely(unseen))
         return level + unseen
+
+    def _surely(self, unseen: int) -> int:
+        """What was there at the last reading's most at least: autograd may have gradients that it has not
+        given to their parameters yet, because other halves will add to them.
+        """
+        step = self.step
+        step.without = [one for one in step.without if one.grad is None]
+        late = sum(one.nbytes for one in step.without) if self.adds_gradients else 0
+        return self.meter.surely - late + unseen
 
     def _unseen(self, without: Instance | None = None) -> int:
         """Bytes of the arenas of open calls in which there is no value now: on the CPU values are counted."""
@@ -96,10 +105,8 @@ class Metered:
         if self.shared and self.meter.works:
             self.meter.read()
 
-    def _read(self, ended: Instance | None = None, made: int = 0) -> None:
-        """Reads what a half has taken, which is over now, with ``made`` bytes of gradients of parameters that
-        nobody has yet.
-        """
+    def _read(self, ended: Instance | None = None) -> None:
+        """Reads what a half has taken, which is over now."""
         step = self.step
         if not self.shared or step is None or not step.metered:
             return
@@ -108,7 +115,14 @@ class Metered:
                 level, peak = self.meter.read()
                 step.floor = min(step.floor, level + self._unseen())
                 step.peak = max(step.peak, peak + self._unseen(ended))
-                step.surely = max(step.surely, self.meter.surely - made + self._unseen(ended))
+                step.surely = max(step.surely, self._surely(self._unseen(ended)))
+
+    def _see(self) -> None:
+        """A backward pass is over."""
+        with self.lock:
+            if self.step is not None:
+                self.step.see()
+            self._read()
 
     def _meters(self, instance: Instance, *, forward: bool) -> int:
         """Notes an event with what is read; bytes of the step that are there now."""
@@ -130,8 +144,9 @@ class Metered:
                 # What was made before the first call is gone by then, and was not there when the step began.
                 with contextlib.suppress(RuntimeError):
                     # Whoever runs the half outside of autograd has no end to wait for.
-                    torch.autograd.Variable._execution_engine.queue_callback(self._read)
+                    torch.autograd.Variable._execution_engine.queue_callback(self._see)
             event.accumulates = self._accumulates(instance)
+            step.without += [one for one in instance.leaves if one.grad is None and id(one) not in step.met]
             step.met.update(map(id, instance.leaves))
         step.events.append(event)
         step.floor = min(step.floor, event.level)

@@ -12,7 +12,7 @@ import functools
 import importlib
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -59,21 +59,6 @@ class Meter:
         before, self.gradients = self.gradients, self.parameters.gradient_bytes()
         self.surely = peak - max(before, self.gradients)
         return level - self.gradients, max(peak - before, level - self.gradients)
-
-    def unseen(self, tensors: Iterable[Any]) -> list[tuple[weakref.ref[Any], int]]:
-        """The storages among these that were there before counting began, with their bytes: when they are
-        gone, no reading tells.
-        """
-        if not self.works or self._device.type != "cpu":
-            return []
-        strided = (one for one in tensors if isinstance(one, torch.Tensor) and one.layout is torch.strided)
-        found = {one._cdata: one for one in (tensor.untyped_storage() for tensor in strided)}
-        before = uncounted()
-        return [
-            (before[name], one.nbytes())
-            for name, one in found.items()
-            if name in before and before[name]() is one
-        ]
 
     def glance(self) -> int:
         """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""

@@ -66,9 +66,11 @@ class Sequences:
             if self.known[mine].surprises >= MOST_SURPRISES:
                 del self.known[mine]
 
-    def measured(self, key: Any, known: Known) -> None:
-        """A step of a known sequence was measured: if it took more than it may, it is observed once more."""
-        if known.measured > known.budget and (key, known.trail) not in self._again:
+    def measured(self, key: Any, known: Known, surely: int) -> None:
+        """A step of a known sequence was measured, which took so many bytes at least: if that is more than it
+        may, it is observed once more.
+        """
+        if surely > known.budget and (key, known.trail) not in self._again:
             self._again.add((key, known.trail))
             self.known.pop((key, known.trail), None)
 

@@ -52,6 +52,15 @@ def owners(trail: Iterable[Any]) -> list[Any]:
     return [one.owner for one in trail if isinstance(one, Begin)]
 
 
+class Given(NamedTuple):
+    """The storage of an argument."""
+
+    storage: weakref.ref[Any]
+    nbytes: int
+    is_made: bool
+    """It was computed, and has gradients."""
+
+
 class Level(NamedTuple):
     """Memory when a half of a known step begins."""
 
@@ -127,12 +136,14 @@ class Step:
         """The most that was read above them."""
         self.surely = 0
         """The same at least: gradients that were made meanwhile may be in the other."""
+        self.without: list[Any] = []
+        """The parameters whose gradients a backward half has begun to compute, and that have none yet."""
         self.to_come = 0
         """With scope ``device``: bytes that will stand on the device and do not yet."""
         self.began: int | None = None
         """Bytes that were there when the first forward half began, with gradients; None if nobody looked."""
-        self.unseen: list[tuple[weakref.ref[Any], int]] = []
-        """See :meth:`rk._run.observe.Meter.unseen`, of what the first call was given."""
+        self.given: dict[int, Given] = {}
+        """By address, what the first call was given; it is taken to be of the step until :meth:`see`."""
         self.has_more = False
         """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
@@ -146,9 +157,12 @@ class Step:
         return self.known is None or self.departed
 
     def see(self) -> None:
-        """What the first call was given, and nobody has any more, was made for the step."""
-        self.floor -= sum(size for storage, size in self.unseen if storage() is None)
-        self.unseen = []
+        """The backward pass is over. What the first call was given was there before the step, as a batch is,
+        if it was not computed with gradients and somebody still has it.
+        """
+        mine = (one for one in self.given.values() if not one.is_made)
+        self.floor += sum(one.nbytes for one in mine if one.storage() is not None)
+        self.given = {}
 
     def would_depart(self, owner: Any) -> bool:
         """Whether a forward half of this class is not what a known step goes on with."""

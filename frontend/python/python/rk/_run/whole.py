@@ -111,10 +111,6 @@ class WholeMeter(observe.Meter):
         self.raw, self.surely = level + self._offset, most
         return self.raw, most
 
-    def unseen(self, tensors: Iterable[Any]) -> list[tuple[weakref.ref[Any], int]]:
-        """None: what was there is looked up, and its end is noticed."""
-        return []
-
     def glance(self) -> int:
         """Bytes now; the next reading is as if nobody had looked."""
         return self.peek()
