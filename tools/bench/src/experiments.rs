@@ -128,18 +128,19 @@ impl Study {
     fn run(&self, study: &Defaults, choices: impl Fn(Solver) -> Vec<Option<SaveBudgets>>) -> Result<()> {
         let name = study.experiment.name();
         let path = self.rows.clone().unwrap_or_else(|| self.common.cache.join(format!("{name}.csv")));
-        let about = format!("rk-bench {name}, planner revision {REVISION}, seed {}", self.seed);
-        let head = vec![
-            format!("{about}, limit {} ms of work", study.limit.as_millis()),
-            format!("machine {}", machine()),
-        ];
-        let mut rows = Rows::open(&path, head)?;
+        let limit = study.limit.as_millis();
+        let asked = format!("rk-bench {name}, seed {}, limit {limit} ms of work", self.seed);
+        let mut rows = Rows::open(&path, &asked)?;
         let cells = study.cells(choices);
         let missing = cells.iter().filter(|cell| rows.find(cell).is_none()).count();
         if missing > 0 {
+            let head = vec![asked, format!("planner revision {REVISION}"), format!("machine {}", machine())];
+            rows.go_on(&path, head)?;
             eprintln!("{name}: {missing} of {} plans to make; {}", cells.len(), study.estimate(missing));
             let graphs = self.graphs(study, &cells, &rows)?;
             self.measure(study, &cells, &graphs, &mut rows, &path)?;
+        } else {
+            eprintln!("{name}: all {} plans are there, of {}", cells.len(), rows.makers());
         }
         let shown: Vec<&Row> = cells.iter().filter_map(|cell| rows.find(cell)).collect();
         let stem = self.plot.clone().unwrap_or_else(|| path.with_extension(""));

@@ -41,13 +41,13 @@ fn goes_on(experiment: &str, cells: usize, more: &[&str]) {
     let table = String::from_utf8(whole.stdout).expect("text");
     assert!(table.starts_with("| network | ") && table.contains("made-up:residual-120-0"), "{table}");
     let all = rows(folder.path(), experiment);
-    assert_eq!(all.lines().count(), 3 + cells, "{all}");
+    assert_eq!(all.lines().count(), 4 + cells, "{all}");
     assert!(all.contains(",optimal,") && all.contains("auto"), "{all}");
     let drawn =
         |end: &str| std::fs::read(folder.path().join(format!("{experiment}.{end}"))).expect("a figure");
     assert!(drawn("svg").starts_with(b"<svg") && drawn("png").starts_with(b"\x89PNG"));
 
-    let kept: Vec<&str> = all.lines().take(3 + cells / 2).collect();
+    let kept: Vec<&str> = all.lines().take(4 + cells / 2).collect();
     std::fs::write(folder.path().join(format!("{experiment}.csv")), kept.join("\n") + "\n").expect("written");
     let again = run(folder.path(), experiment, more);
     assert!(again.status.success(), "{again:?}");
@@ -78,6 +78,53 @@ fn solving_time_goes_on_where_it_stopped() {
 #[test]
 fn performance_goes_on_where_it_stopped() {
     goes_on("performance", 2 * 2 * 4, &["--methods", "auto,rockmate,dtr,greedy"]);
+}
+
+/// Rows that were made elsewhere, or by another planner, can be shown by everybody; only going on with them would mix the two.
+#[test]
+fn rows_of_another_machine_are_shown_and_not_gone_on_with() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ours = run(folder.path(), "performance", &["--methods", "greedy"]);
+    assert!(ours.status.success(), "{ours:?}");
+    let all = rows(folder.path(), "performance");
+    let head: Vec<&str> = all.lines().take_while(|line| line.starts_with("# ")).collect();
+    let others = [("machine", "# machine Abacus, 10 of its beads"), ("planner", "# planner revision 1")];
+    for (kind, theirs) in others {
+        let line =
+            head.iter().find(|line| line.starts_with(&format!("# {kind}"))).expect("a line of the head");
+        let path = folder.path().join("theirs.csv");
+        std::fs::write(&path, all.replace(line, theirs)).expect("written");
+        let path = path.to_str().expect("a plain path");
+        let shown = run(folder.path(), "performance", &["--methods", "greedy", "--rows", path]);
+        assert!(shown.status.success(), "{shown:?}");
+        assert_eq!(shown.stdout, ours.stdout);
+        assert!(String::from_utf8_lossy(&shown.stderr).contains(&theirs[2..]), "{shown:?}");
+        let more = refused(folder.path(), "performance", &["--methods", "greedy,rotor", "--rows", path]);
+        let [theirs, ours] = [theirs, line].map(|line| &line[2..]);
+        assert!(more.contains(&format!("is of '{theirs}', not of '{ours}': name another file")), "{more}");
+    }
+}
+
+#[test]
+fn documented_tables_are_made_of_the_rows_beside_them_on_any_machine() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = std::fs::read_to_string(docs.join("experiments.md")).expect("the page");
+    let folder = tempfile::tempdir().expect("a folder");
+    for experiment in ["options", "solving-time", "performance"] {
+        let done = Command::new(env!("CARGO_BIN_EXE_rk-bench"))
+            .arg(experiment)
+            .arg("--rows")
+            .arg(docs.join(format!("planner/{experiment}.csv")))
+            .arg("--plot")
+            .arg(folder.path().join(experiment))
+            .output()
+            .expect("rk-bench starts");
+        assert!(done.status.success(), "{done:?}");
+        let table = String::from_utf8(done.stdout).expect("text");
+        let (begin, end) = (format!("<!-- {experiment} -->\n"), format!("<!-- /{experiment} -->"));
+        let shown = page.split(&begin).nth(1).and_then(|rest| rest.split(&end).next()).expect("a table");
+        assert_eq!(table.trim(), shown.trim(), "{experiment}");
+    }
 }
 
 #[test]

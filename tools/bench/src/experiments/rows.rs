@@ -1,6 +1,7 @@
 //! One row per cell, and the file of them: CSV behind a head of `#` lines that say what the rows depend on.
 
 use std::fmt;
+use std::iter::repeat;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -110,27 +111,51 @@ const COLUMNS: &str = "network,nodes,budget %,method,options,spread,status,peak 
 
 /// A file of rows.
 pub struct Rows {
-    /// Lines about what was asked and where it ran, without their `#`.
+    /// Lines about what was asked, with which planner, and where it ran, without their `#`.
     head: Vec<String>,
     rows: Vec<Row>,
 }
 
 impl Rows {
-    /// The rows of a file, or none if there is no file.
+    /// The rows of a file, or none if there is no file. Those of another machine or another planner can be shown as they are:
+    /// [`Rows::go_on`] comes before adding to them.
     ///
     /// # Errors
-    /// When it cannot be read, a line is no row, or it is of something else than `head` says.
-    pub fn open(path: &Path, head: Vec<String>) -> Result<Self> {
+    /// When it cannot be read, a line is no row, or it is of something else than `asked`, the first line of the head.
+    pub fn open(path: &Path, asked: &str) -> Result<Self> {
         if !path.exists() {
-            return Ok(Self { head, rows: Vec::new() });
+            return Ok(Self { head: vec![asked.to_owned()], rows: Vec::new() });
         }
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let found = Self::parse(&text).with_context(|| path.display().to_string())?;
-        if let Some((had, wanted)) = found.head.iter().zip(&head).find(|(had, wanted)| had != wanted) {
+        found.ensure_head(path, &[asked.to_owned()])?;
+        Ok(found)
+    }
+
+    /// From here on rows are added.
+    ///
+    /// # Errors
+    /// When the rows that there are were made otherwise than `head` says: two machines, or two planners, do not mix.
+    pub fn go_on(&mut self, path: &Path, head: Vec<String>) -> Result<()> {
+        if !self.rows.is_empty() {
+            self.ensure_head(path, &head)?;
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    /// Who made the rows: the head without what was asked.
+    pub fn makers(&self) -> String {
+        self.head.get(1..).unwrap_or_default().join(", ")
+    }
+
+    fn ensure_head(&self, path: &Path, wanted: &[String]) -> Result<()> {
+        let had = self.head.iter().map(String::as_str).chain(repeat("something unknown"));
+        if let Some((had, wanted)) = had.zip(wanted).find(|(had, wanted)| had != wanted) {
             bail!("{} is of '{had}', not of '{wanted}': name another file with --rows", path.display());
         }
-        Ok(Self { head, ..found })
+        Ok(())
     }
 
     fn parse(text: &str) -> Result<Self> {
