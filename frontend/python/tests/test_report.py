@@ -212,3 +212,40 @@ def test_a_budget_that_nothing_met_is_told(groups, tmp_path):
             model(torch.randn(256, 64)).backward()
     page = rk.plans().report(tmp_path / "run.html").read_text()
     assert "nothing fits: the smallest budget known to do is" in page
+
+
+class Cut(nn.Module):
+    """Two layers, and a graph for each."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x):
+        x = self.layers[0](x)
+        torch._dynamo.graph_break()
+        return self.layers[1](x)
+
+
+def test_graphs_have_names_that_their_user_knows(groups, tmp_path):
+    def layer():
+        return nn.Sequential(nn.Linear(64, 64), nn.GELU())
+
+    asked = {"backend": "rk", "options": {"budget": "1GiB"}}
+    alone = nn.Sequential(layer(), nn.TransformerEncoderLayer(64, 2, 64, dropout=0.0))
+    for one in alone:
+        one.compile(**asked)
+    cut = torch.compile(Cut(nn.ModuleList([layer(), layer()])), **asked)
+    at = r"forward at test_report\.py:\d+"
+    for model, names in (
+        (alone, ["Sequential of Linear, GELU", "TransformerEncoderLayer"]),
+        (cut, [rf"layers\.0 \({at}\)", rf"layers\.1 \({at}\)"]),
+    ):
+        group.GROUPS.clear()
+        for _ in range(3):
+            model(torch.randn(4, 64, 64)).square().mean().backward()
+        found = rk.plans()
+        known = [one.graph for one in found]
+        assert all(re.fullmatch(*pair) for pair in zip(names, known, strict=True)), known
+        page = found.report(tmp_path / "run.html").read_text()
+        assert all(f">{one}<" in page for one in known)

@@ -27,7 +27,7 @@ from rk._graph.step import Step
 from rk._plan import schedule, settings, shares
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
-from rk._run import fixed, variants
+from rk._run import fixed, names, variants
 from rk._run.classes import GraphClass
 from rk.errors import BudgetError, CompileError, OptionError
 
@@ -90,7 +90,7 @@ class Compiled:
     def __init__(self, gm: fx.GraphModule, options: Options, reason: Any) -> None:
         """``reason`` is Dynamo's account of why the graph ended."""
         self.gm, self.options = gm, options
-        self.graph = GraphClass(options, reason)
+        self.graph = GraphClass(options, reason, names.of(reason, gm.graph, governed.module()))
         self.schedule: Schedule | None = None
         """The plan; None for a graph without a backward pass."""
         self._run: Callable[..., Any] | None = None

@@ -47,6 +47,8 @@ _RUNNERS = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 class _Here(threading.local):
     ran = 0
     """Graphs with a plan that this thread has run."""
+    original: Any = None
+    """What was compiled, of the call that runs."""
     collected: list[str] | None = None
     """Where findings go while :func:`collected` lasts."""
 
@@ -57,6 +59,15 @@ _here = _Here()
 def ran() -> None:
     """A graph with a plan runs now."""
     _here.ran += 1
+
+
+def module() -> nn.Module | None:
+    """The module whose compiled call runs now, if it is one that was compiled."""
+    fn = _here.original
+    for one in (fn, getattr(fn, "__self__", None), getattr(fn, "__wrapped__", None)):
+        if isinstance(one, nn.Module):
+            return one
+    return None
 
 
 @contextlib.contextmanager
@@ -88,6 +99,7 @@ class Watch:
         group.runs(self)
         before, since = _here.ran, torch.autograd._get_sequence_nr()
         mark = heard.mark()
+        outer, _here.original = _here.original, self.original
         try:
             result = self.run(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
@@ -96,6 +108,8 @@ class Watch:
                 if one.is_given_up and one.trains and not one.is_of_backend:
                     _add_note(error, f"rk: before this, {one}; what runs then is not planned")
             raise
+        finally:
+            _here.original = outer
         governed, news = _here.ran - before, heard.any_since(mark)
         if self._is_settled and governed and not news:
             return result

@@ -155,10 +155,14 @@ def module_path(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     if not stack:
         return ""
-    raw = str(next(reversed(stack.values()))[0])
+    return path_of(str(next(reversed(stack.values()))[0]))
+
+
+def path_of(raw: str) -> str:
+    """The path of a module as users write it; Dynamo has ``L['self']._modules['layer1'][0]``."""
     path = _PATH.get(raw)
     if path is None:
-        path = re.sub(r"^L\['[^']*'\]\.?", "", raw)
+        path = re.sub(r"^L\['[^']*'\](\.__self__)?\.?", "", raw)
         path = re.sub(r"_modules\['([^']*)'\]", r"\1", path)
         path = re.sub(r"\[['\"]?([^\]'\"]*)['\"]?\]", r".\1", path).strip(".")
         _PATH[raw] = path

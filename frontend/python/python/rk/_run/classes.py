@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rk._codegen import program
@@ -29,10 +28,10 @@ class GraphClass:
     share of the budget changes.
     """
 
-    def __init__(self, options: Options, reason: Any) -> None:
-        """``reason`` is Dynamo's account of why the graph ended."""
+    def __init__(self, options: Options, reason: Any, name: str) -> None:
+        """``reason`` is Dynamo's account of why the graph ended, ``name`` what a user knows it by."""
         self.options, self.reason, self.number = options, reason, next(_NUMBERS)
-        self.name = name_of(reason)
+        self.name = name
         self.group: Group | None = None
         self.problem: Problem | None = None
         self.given: Sequence[Any] = ()
@@ -223,11 +222,3 @@ class GraphClass:
     def gradient_bytes(self) -> int:
         """Bytes of the gradients of parameters that backward makes."""
         return self.problem.step.gradient_bytes()
-
-
-def name_of(reason: Any) -> str:
-    """What a user knows a graph by: the function that it is of, and where it ends."""
-    stack = getattr(reason, "user_stack", None) or []
-    if not stack:
-        return "a graph"
-    return f"{stack[-1].name} at {Path(stack[-1].filename).name}:{stack[-1].lineno}"
