@@ -207,6 +207,16 @@ def test_networks_that_are_not_there():
         _ = rk.models.transformer
 
 
+def test_all_networks_are_listed_and_can_be_made():
+    listed = [one for one in dir(rk.models) if one.startswith(rk.models.FAMILIES)]
+    assert {"alexnet", "densenet201", "googlenet", "inception_v3", "resnet18", "vgg19_bn"} <= set(listed)
+    assert {"sequential", "FAMILIES"} <= set(dir(rk.models))
+    with torch.device("meta"):
+        for one in listed:
+            given = {"init_weights": False} if one in ("googlenet", "inception_v3") else {}
+            assert isinstance(getattr(rk.models, one)(**given), nn.Sequential), one
+
+
 class Shift(nn.Module):
     """Subtracts a buffer."""
 

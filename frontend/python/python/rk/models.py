@@ -34,6 +34,15 @@ def __getattr__(name: str) -> Callable[..., nn.Sequential]:
     raise AttributeError(f"rk.models has no '{name}'; there are torchvision's {', '.join(FAMILIES)}")
 
 
+def __dir__() -> list[str]:
+    try:
+        from torchvision import models
+    except ImportError:
+        return sorted(globals())
+    builders = (one for one in vars(models) if one.startswith(FAMILIES) and callable(getattr(models, one)))
+    return sorted({*globals(), *builders})
+
+
 def sequential(network: nn.Module) -> nn.Sequential:
     """A network of these families as a sequence.
 
