@@ -5,7 +5,7 @@ Steps of seven networks under budgets that are shares of eager's peak or fixed, 
 within a fixed budget. Models, sizes, shares and budgets stand in a file (``online.json`` beside this one).
 Peaks are the allocator's, gradients of parameters included. Bits that differ, or a plan's peak above its
 budget, end with exit code 1. With ``--json`` every cell is kept as soon as it
-is there, and a run that was interrupted goes on.
+is there, and a run that was interrupted goes on: on the same machine, with the same torch, threads and steps.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import csv
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import time
@@ -137,13 +138,34 @@ class Study:
     def __init__(self, config: dict[str, Any], path: Path | None, logs: Path | None) -> None:
         """Goes on with the cells of a file."""
         self.config, self.path, self.logs = config, path, logs
-        kept = json.loads(path.read_text()) if path is not None and path.exists() else []
-        self.cells = [Cell(**one) for one in kept]
+        self.made = {
+            "machine": machine(),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "steps": config["steps"],
+        }
+        self.kept = self.made
+        """How the cells of the file were made."""
+        self.cells: list[Cell] = []
+        if path is not None and path.exists():
+            try:
+                kept = json.loads(path.read_text())
+                self.kept, self.cells = kept["made"], [Cell(**one) for one in kept["cells"]]
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                text = f"online: {path} holds no cells of this program: {type(error).__name__}: {error}"
+                raise SystemExit(text) from None
         self.known: dict[tuple[str, int], Model] = {}
 
     def model(self, name: str, size: int) -> Model:
         """Made once, and only if a cell of it is missing."""
         if (name, size) not in self.known:
+            if self.kept != self.made:
+                had, now = (
+                    ", ".join(f"{key} {one}" for key, one in of.items()) for of in (self.kept, self.made)
+                )
+                raise SystemExit(
+                    f"online: {self.path} is of {had}, not of {now}: name another file with --json"
+                )
             self.known = {(name, size): Model(name, size, self.config["steps"])}
         return self.known[name, size]
 
@@ -156,7 +178,11 @@ class Study:
         """Adds a cell, and writes all of them."""
         self.cells.append(cell)
         if self.path is not None:
-            self.path.write_text(json.dumps([dataclasses.asdict(one) for one in self.cells], indent=1))
+            cells = [dataclasses.asdict(one) for one in self.cells]
+            # It is whole at any time.
+            part = self.path.with_name(f".{self.path.name}.part")
+            part.write_text(json.dumps({"made": self.made, "cells": cells}, indent=1))
+            os.replace(part, self.path)
         told = f"{cell.model} {cell.size} {cell.way} {cell.asked}: {cell.outcome}"
         print(f"{told}, {cell.peak / 1e6:.2f} MB, {cell.ratio:.2f} of eager", file=sys.stderr, flush=True)
         return cell
@@ -211,6 +237,13 @@ class Study:
                 low, high = (middle, high) if fits(way, middle) else (low, middle)
 
 
+def machine() -> str:
+    """The processor, and how many of its cores this process has."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    name = next((one.partition(":")[2].strip() for one in lines if one.startswith("model name")), "unknown")
+    return f"{name}, {len(os.sched_getaffinity(0))} of its cores"
+
+
 def cells_at_most(config: dict[str, Any], names: list[str]) -> int:
     """How many cells there are at most: searches end sooner where a size does not fit."""
     count = 0
@@ -251,7 +284,9 @@ def main() -> None:
     parser.add_argument("--config", type=Path, default=Path(__file__).with_name("online.json"))
     parser.add_argument("--json", type=Path, help="all cells; what is in it already is not measured again")
     parser.add_argument("--csv", type=Path, help="the same as a table")
-    parser.add_argument("--plot", type=Path, help="the figure, as SVG")
+    parser.add_argument(
+        "--plot", type=Path, help="the figure, written as PATH.svg and PATH.png", metavar="PATH"
+    )
     parser.add_argument("--logs", type=Path, help="a folder for a log of each model, for rk-simrd")
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     given = parser.parse_args()
@@ -269,9 +304,18 @@ def main() -> None:
         f"{left * SECONDS / 60:.0f} min of an idle core at most, for sizes such as those of online.json",
         file=sys.stderr,
     )
-    for name in names:
-        study.budgets(name)
-        study.largest(name)
+    try:
+        for name in names:
+            study.budgets(name)
+            study.largest(name)
+    except KeyboardInterrupt:
+        kept = (
+            f"{len(study.cells)} cells are in {given.json}"
+            if given.json
+            else "without --json nothing is kept"
+        )
+        print(f"online: interrupted; {kept}", file=sys.stderr)
+        raise SystemExit(130) from None
     shown = [one for one in study.cells if one.model in names]
     if given.csv is not None:
         with given.csv.open("w", newline="") as file:
@@ -279,7 +323,7 @@ def main() -> None:
             writer.writeheader()
             writer.writerows(dataclasses.asdict(one) for one in shown)
     if given.plot is not None:
-        given.plot.write_text(online_report.plot(shown))
+        online_report.plot(shown).write(given.plot)
     print(online_report.table(shown), online_report.largest(shown), sep="\n")
     if not all(one.is_kept for one in shown):
         raise SystemExit("online: a cell has other bits than eager, or a plan is above its budget")

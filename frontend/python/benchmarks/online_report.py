@@ -1,18 +1,21 @@
-"""What ``python -m benchmarks.online`` measured: tables in Markdown, and time against peak as SVG."""
+"""What ``python -m benchmarks.online`` measured: tables in Markdown, and time against peak as a figure."""
 
 from __future__ import annotations
 
-import html
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from benchmarks.drawing import Drawing
 
 if TYPE_CHECKING:
     from benchmarks.online import Cell
 
 WIDTH, HEIGHT, COLUMNS, MARGIN = 380, 240, 2, 46
-COLOURS = {"eager": "#222222", "online": "#0b62b5", "plan": "#b5483a"}
-MOST = 4.0
-"""Steps that take longer than so many of eager's are drawn at the upper edge."""
+WAYS = {"eager": ("#222222", "square"), "online": ("#0b62b5", "circle"), "plan": ("#e08a5a", "triangle")}
+"""Colours and marks; none of the three greys is near another."""
+MOST, WIDEST = 8, 1.2
+"""Steps that take longer, and peaks that are larger, of eager's, are drawn at the edge."""
 
 
 def _is_largest(cell: Cell) -> bool:
@@ -50,7 +53,7 @@ def largest(cells: Sequence[Cell]) -> str:
     lines = ["| model | budget | way | largest size | peak, MB | step, ms |", "|---|---|---|--:|--:|--:|"]
     asked = dict.fromkeys((one.model, one.asked, one.budget) for one in cells if _is_largest(one))
     for model, text, budget in asked:
-        for way in COLOURS:
+        for way in WAYS:
             mine = [one for one in cells if one.model == model and one.way == way and one.outcome == "ok"]
             if way == "eager":
                 mine = [one for one in mine if one.peak <= budget]
@@ -65,55 +68,50 @@ def largest(cells: Sequence[Cell]) -> str:
     return "\n".join(lines) + "\n" if asked else ""
 
 
-def plot(cells: Sequence[Cell]) -> str:
+def plot(cells: Sequence[Cell]) -> Drawing:
     """A chart per model: the time of a step, of eager's, against the peak that was measured, of eager's."""
     shown = _main(cells)
     names = list(dict.fromkeys(one.model for one in shown))
     rows = -(-len(names) // COLUMNS)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * WIDTH} {rows * HEIGHT + 20}" '
-        'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>'
-    ]
+    drawing = Drawing(COLUMNS * WIDTH, rows * HEIGHT + 22)
     for place, name in enumerate(names):
-        x, y = WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS)
+        corner = WIDTH * (place % COLUMNS), HEIGHT * (place // COLUMNS)
         mine = [one for one in shown if one.model == name and one.outcome == "ok"]
-        parts.append(f'<g transform="translate({x} {y})">{_chart(name, mine)}</g>')
-    for place, (way, colour) in enumerate(COLOURS.items()):
+        _chart(drawing, corner, f"{name}, size {mine[0].size}" if mine else name, mine)
+    for place, (way, (colour, form)) in enumerate(WAYS.items()):
         x, y = 60 + 100 * place, rows * HEIGHT + 8
-        parts.append(
-            f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}"/><text x="{x + 8}" y="{y + 4}">{way}</text>'
-        )
-    return "".join(parts) + "</svg>\n"
+        drawing.mark((x, y), form, colour)
+        drawing.words((x + 9, y + 4), way)
+    return drawing
 
 
-def _chart(name: str, cells: Sequence[Cell]) -> str:
+def _chart(drawing: Drawing, corner: tuple[int, int], title: str, cells: Sequence[Cell]) -> None:
     base = next((one.peak for one in cells if one.way == "eager"), 1)
+    most = min(max([2, *(math.ceil(one.ratio) for one in cells)]), MOST)
+    left, top = corner[0] + MARGIN, corner[1] + 24
     wide, tall = WIDTH - MARGIN - 14, HEIGHT - MARGIN - 24
 
-    def at(cell: Cell) -> tuple[float, float]:
-        share, ratio = min(cell.peak / base, 1.2), min(cell.ratio, MOST)
-        return MARGIN + wide * share / 1.2, 24 + tall * (1 - ratio / MOST)
+    def at(share: float, ratio: float) -> tuple[float, float]:
+        return left + wide * min(share, WIDEST) / WIDEST, top + tall * (1 - min(ratio, most) / most)
 
-    parts = [
-        f'<text x="{MARGIN + wide / 2}" y="14" text-anchor="middle" font-weight="bold">'
-        f"{html.escape(name)}</text>"
-        f'<path d="M{MARGIN} 24V{24 + tall}H{MARGIN + wide}" fill="none" stroke="#222"/>'
-    ]
-    for part in range(5):
-        y = 24 + tall * (1 - part / MOST)
-        parts.append(f'<text x="{MARGIN - 5}" y="{y + 4:.1f}" text-anchor="end">{part}</text>')
-    for percent in (0, 20, 40, 60, 80, 100, 120):
-        x = MARGIN + wide * percent / 120
-        parts.append(f'<text x="{x:.1f}" y="{24 + tall + 14}" text-anchor="middle">{percent}</text>')
-    middle = 24 + tall / 2
-    parts.append(
-        f'<text x="{MARGIN + wide / 2}" y="{24 + tall + 30}" text-anchor="middle">peak, % of eager</text>'
-        f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">step, times eager</text>'
-    )
-    for way, colour in COLOURS.items():
-        points = [at(one) for one in sorted(cells, key=lambda one: one.peak) if one.way == way]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    drawing.words((left + wide / 2, top - 10), title, "middle", 13)
+    drawing.line([at(0, most), at(0, 0), at(WIDEST, 0)])
+    for ratio in range(most + 1):
+        x, y = at(0, ratio)
+        drawing.line([(x - 3, y), (x, y)])
+        drawing.words((x - 6, y + 4), str(ratio), "end")
+    for percent in range(0, round(100 * WIDEST) + 1, 20):
+        x, y = at(percent / 100, 0)
+        drawing.line([(x, y), (x, y + 3)])
+        drawing.words((x, y + 15), str(percent), "middle")
+    drawing.words((left + wide / 2, top + tall + 30), "peak, % of eager's", "middle")
+    longer = any(one.ratio > most for one in cells)
+    label = f"step, times eager's{f', up to {most}' if longer else ''}"
+    drawing.words((corner[0] + 16, top + tall / 2), label, "middle", upwards=True)
+    for way, (colour, form) in WAYS.items():
+        mine = sorted((one for one in cells if one.way == way), key=lambda one: one.peak)
+        points = [at(one.peak / base, one.ratio) for one in mine]
         if len(points) > 1:
-            parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
-        parts.extend(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>' for x, y in points)
-    return "".join(parts)
+            drawing.line(points, colour, 1.5)
+        for point in points:
+            drawing.mark(point, form, colour)

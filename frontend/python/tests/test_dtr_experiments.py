@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from PIL import Image, ImageColor
 
 HERE = Path(__file__).parent.parent
 sys.path.append(str(HERE))
-from benchmarks import online  # noqa: E402
+from benchmarks import online, online_report  # noqa: E402
 
 CONFIG = {
     "steps": 1,
@@ -40,6 +44,11 @@ def run(folder: Path, config: object, *more: str) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, cwd=HERE, check=False)
 
 
+def cells_of(folder: Path) -> list[dict[str, object]]:
+    """Those of its file."""
+    return json.loads((folder / "cells.json").read_text())["cells"]
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("online")
@@ -50,7 +59,7 @@ def done(tmp_path_factory):
 
 def test_every_way_has_its_cells(done):
     folder, ran = done
-    cells = json.loads((folder / "cells.json").read_text())
+    cells = cells_of(folder)
     keys = [(one["model"], one["size"], one["way"], one["asked"]) for one in cells]
     assert len(set(keys)) == len(keys)
     for model, size in (("treelstm", 3), ("unrolled_gan", 256)):
@@ -67,12 +76,68 @@ def test_every_way_has_its_cells(done):
     with (folder / "cells.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(cells)
     assert "| treelstm | 800KiB | online |" in ran.stdout and "| unrolled_gan | 256 | eager |" in ran.stdout
-    assert (folder / "cells.svg").read_text().count("<g ") == 2
+
+
+def test_the_figure_is_there_twice(done):
+    folder, _ = done
+    drawn = (folder / "cells.svg").read_text()
+    assert drawn.startswith("<svg ") and drawn.rstrip().endswith("</svg>")
+    for word in (
+        "treelstm, size 3",
+        "unrolled_gan, size 256",
+        "peak, % of eager&#x27;s",
+        "eager",
+        "online",
+        "plan",
+    ):
+        assert f">{word}" in drawn, word
+    for chart in ("treelstm", "unrolled_gan"):
+        assert drawn.count(f">{chart}, size") == 1
+    image = Image.open(folder / "cells.png").convert("RGB")
+    shown = {colour for _, colour in image.getcolors(2**24)}
+    wanted = {ImageColor.getrgb(colour) for colour, _ in online_report.WAYS.values()}
+    assert image.width > 700 and wanted <= shown
+    greys = sorted(ImageColor.getcolor(colour, "L") for colour, _ in online_report.WAYS.values())
+    assert min(b - a for a, b in itertools.pairwise(greys)) > 40, "they can be told apart in grey"
+    assert len({form for _, form in online_report.WAYS.values()}) == len(online_report.WAYS)
+
+
+def test_an_interrupted_run_says_what_it_keeps_and_goes_on(tmp_path):
+    config = {**CONFIG, "models": {"unrolled_gan": {"size": 256}, "treelstm": {"size": 7}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    command = [sys.executable, "-m", "benchmarks.online", "--config", tmp_path / "config.json"]
+    command += ["--json", tmp_path / "cells.json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE
+    ) as ran:
+        while not (tmp_path / "cells.json").exists():
+            assert ran.poll() is None
+            time.sleep(0.01)
+        ran.send_signal(signal.SIGINT)
+        out, said = ran.communicate()
+    kept = cells_of(tmp_path)
+    assert ran.returncode == 130 and out == "" and "Traceback" not in said, said
+    assert said.endswith(f"online: interrupted; {len(kept)} cells are in {tmp_path / 'cells.json'}\n"), said
+    assert run(tmp_path, config).returncode == 0
+    assert len(cells_of(tmp_path)) == 6 and cells_of(tmp_path)[: len(kept)] == kept
+
+
+def test_cells_that_were_made_otherwise_are_shown_and_not_added_to(done, tmp_path):
+    folder, ran = done
+    (tmp_path / "cells.json").write_text((folder / "cells.json").read_text())
+    assert run(tmp_path, CONFIG, "--threads", "2").stdout == ran.stdout
+    more = run(tmp_path, {**CONFIG, "ratios": [0.7, 0.9]}, "--threads", "2")
+    assert more.returncode == 1 and more.stdout == ""
+    line = more.stderr.strip().splitlines()[-1]
+    assert "threads 1" in line and "threads 2" in line and line.endswith("name another file with --json")
+    (tmp_path / "cells.json").write_text("[]")
+    (line,) = run(tmp_path, CONFIG).stderr.strip().splitlines()
+    assert line.startswith("online: ") and "cells.json holds no cells of this program" in line
 
 
 def test_it_says_how_long_it_takes(done):
     folder, ran = done
-    count = len(json.loads((folder / "cells.json").read_text()))
+    count = len(cells_of(folder))
     most = online.cells_at_most(CONFIG, list(CONFIG["models"]))
     assert count <= most <= 3 * count, (count, most)
     assert f"0 cells are there, at most {most} are to come: " in ran.stderr
@@ -80,14 +145,15 @@ def test_it_says_how_long_it_takes(done):
 
 def test_it_goes_on_where_it_stopped(done):
     folder, ran = done
-    cells = json.loads((folder / "cells.json").read_text())
+    cells = cells_of(folder)
     again = run(folder, CONFIG)
-    assert again.stdout == ran.stdout and json.loads((folder / "cells.json").read_text()) == cells
+    assert again.stdout == ran.stdout and cells_of(folder) == cells
     assert "of eager" not in again.stderr, "nothing is measured"
-    (folder / "cells.json").write_text(json.dumps(cells[:-1]))
+    whole = json.loads((folder / "cells.json").read_text())
+    (folder / "cells.json").write_text(json.dumps({**whole, "cells": cells[:-1]}))
     run(folder, CONFIG)
     keys = [{key: one[key] for key in ("model", "size", "way", "asked")} for one in cells]
-    rest = json.loads((folder / "cells.json").read_text())
+    rest = cells_of(folder)
     assert [{key: one[key] for key in ("model", "size", "way", "asked")} for one in rest] == keys
 
 
