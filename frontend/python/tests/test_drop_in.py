@@ -121,6 +121,11 @@ def test_graphs_list_classes():
     assert graphs.costed.classes() == classes
 
 
+def test_a_step_without_a_budget_has_no_schedule():
+    with pytest.raises(AttributeError, match="blocks, costed, and with a budget scheduled"):
+        _ = rk.graphs(net(), SAMPLE).scheduled
+
+
 def test_graphs_are_drawn(tmp_path):
     files = rk.graphs(net(), SAMPLE).render(tmp_path)
     assert all(b"<svg" in file.read_bytes() for file in files)

@@ -159,7 +159,8 @@ class Graphs(Mapping[str, StepGraph]):
         """The step at a stage."""
         if not stage.startswith("_") and stage in self._graphs:
             return self._graphs[stage]
-        raise AttributeError(f"no stage '{stage}'; there are {', '.join(self.__dict__.get('_graphs', ()))}")
+        text = f"no stage '{stage}'; there are {', '.join(self.__dict__.get('_graphs', ()))}"
+        raise AttributeError(f"{text}, and with a budget scheduled" if stage == "scheduled" else text)
 
     def render(self, folder: str | Path, kind: str = "svg") -> list[Path]:
         """Draws every stage into ``folder/STAGE.kind``.
