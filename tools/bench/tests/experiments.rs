@@ -152,6 +152,21 @@ fn refused(folder: &Path, experiment: &str, more: &[&str]) -> String {
     errors[0].to_owned()
 }
 
+/// The large networks of the papers take minutes to trace.
+#[test]
+fn it_says_how_long_it_takes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (more, tracing) in [(&[][..], "half a minute"), (&["--paper"], "up to five minutes")] {
+        let done = run(folder.path(), "performance", &[&["--methods", "greedy"], more].concat());
+        assert!(done.status.success(), "{done:?}");
+        let said = String::from_utf8_lossy(&done.stderr);
+        let wanted =
+            format!("about 0 s of one idle core, and {tracing} for each network that is not traced yet");
+        assert!(said.contains(&wanted), "{said}");
+        std::fs::remove_file(folder.path().join("performance.csv")).expect("removed");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_one_error() {
     let folder = tempfile::tempdir().expect("a folder");

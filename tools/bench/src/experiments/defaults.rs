@@ -23,6 +23,8 @@ pub struct Defaults {
     /// Save budgets per block, for `options`.
     pub counts: &'static [u32],
     pub limit: Duration,
+    /// How long it takes to trace and import one of the networks, in words.
+    tracing: &'static str,
 }
 
 impl Experiment {
@@ -78,6 +80,7 @@ impl Experiment {
             methods: methods.to_vec(),
             counts: if paper { &[1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96] } else { &[2, 8, 24, 48] },
             limit: Duration::from_secs(seconds),
+            tracing: if paper { "up to five minutes" } else { "half a minute" },
         }
     }
 }
@@ -106,6 +109,7 @@ impl Defaults {
     pub fn estimate(&self, plans: usize) -> String {
         let about = self.limit.as_secs_f64() * plans as f64;
         let span = if about < 90.0 { format!("{about:.0} s") } else { format!("{:.0} min", about / 60.0) };
-        format!("about {span} of one idle core, and half a minute for each network that is not traced yet")
+        let tracing = self.tracing;
+        format!("about {span} of one idle core, and {tracing} for each network that is not traced yet")
     }
 }
