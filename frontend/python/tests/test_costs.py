@@ -38,3 +38,20 @@ def test_what_a_library_writes_for_itself_is_as_long_as_it_left_it():
     (args, _), results = costs._made_up_arguments(backward), costs.on_made_up_values(backward)
     assert args[-1].numel() > 0 and args[-1].dtype is torch.uint8
     assert [one.shape for one in results[:3]] == [(4, 6, 4), (16, 4), (16, 4)]
+
+
+def test_a_result_that_a_call_leaves_out_takes_nothing():
+    """A convolution that reads the user's images has no gradient for them."""
+
+    def gradients(of, images, weight):
+        return torch.ops.aten.convolution_backward(
+            of, images, weight, [8], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, True]
+        )[1:]
+
+    sizes = ((2, 8, 8, 8), (2, 8, 8, 8), (8, 8, 3, 3))
+    traced = make_fx(gradients, tracing_mode="fake")(*(torch.randn(one) for one in sizes))
+    (call,) = traced.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default)
+    device = torch.device("cpu")
+    with costs.alone(device):
+        some, all_of_them = (costs._measure(call, device, one, False, False) for one in ((1, 2), (0, 1, 2)))
+    assert some.workspace == all_of_them.workspace

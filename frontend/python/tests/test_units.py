@@ -174,12 +174,16 @@ def test_kernels_that_are_pytorchs_own_are_units(plans, function):
 
 
 def test_what_a_kernel_takes_is_measured_where_its_operand_is_one_of_several_results(plans, caplog):
-    """The gradient of a layer norm is one of several results, and the operand of a matrix product."""
+    """The gradient of a convolution's input is one of several results, and the operand of the other
+    convolution. The rest are gradients of parameters, which Inductor returns as they are or as views.
+    """
     with caplog.at_level(logging.INFO, "rk._plan.costs"):
-        within(Separable(), (torch.randn(4, 8, 32, 32),), "100%")
+        _, peak = within(Separable(), (torch.randn(4, 8, 32, 32),), "100%")
     assert "cannot be measured" not in caplog.text
-    sizes = [unit.workspace for unit in plans[-1].halves.lines if unit is not None]
-    assert max(sizes) < 4 * 8 * 32 * 32, "no copy of an image"
+    planned = plans[-1]
+    # In torch 2.13 and 2.14, Inductor copies both images before it asks for the gradient of the first weight.
+    assert peak <= planned.peak <= planned.budget
+    assert peak >= (1 - MOST) * planned.schedule.peak, "a guess is another image above"
 
 
 class Separable(nn.Module):

@@ -240,7 +240,19 @@ def origin(node: Any) -> fx.Node | None:
     if found is not None and found.target is LAY_OUT and isinstance(node, ir.ExternKernel):
         # The kernel lays its result out so by itself.
         found = found.args[0]
-    return found if found is not None else getattr(node, "fx_node", None)
+    if found is not None:
+        return found
+    called = getattr(node, "fx_node", None)
+    return _picked(called, node) if isinstance(node, ir.MultiOutput) else called
+
+
+def _picked(call: fx.Node | None, part: Any) -> fx.Node | None:
+    """The node that picks this buffer out of the results of a call; None if the graph has no such node."""
+    places = [place for _, place in part.indices]
+    for place in places:
+        picks = [] if call is None else [one for one in call.users if joint.is_getitem(one)]
+        call = next((one for one in picks if one.args[1] == place), None)
+    return call
 
 
 def strides_of(buffer: Any, value: torch.Tensor) -> tuple[int, ...] | None:

@@ -151,7 +151,8 @@ def _measure(
         first, workspace = _packed(node.target, args, kwargs, gradients, planned)
     else:
         fakes = joint.results_of(node)
-        uncounted = [fakes[place].untyped_storage().nbytes() for place in gradients]
+        leaving = (fakes[place] for place in gradients)
+        uncounted = [one.untyped_storage().nbytes() for one in leaving if one is not None]
         first, workspace, held = _run(node.target, args, kwargs, device, uncounted)
         if all(
             fake is None or size <= fake.untyped_storage().nbytes()
