@@ -107,9 +107,13 @@ def test_an_interrupted_run_says_what_it_keeps_and_goes_on(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "benchmarks.online", "--config", tmp_path / "config.json"]
     command += ["--json", tmp_path / "cells.json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE
-    ) as ran:
+
+    def heeds_interrupts():
+        # What a shell runs in the background ignores them, and so would all that it starts.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=HERE, preexec_fn=heeds_interrupts, **pipes) as ran:
         while not (tmp_path / "cells.json").exists():
             assert ran.poll() is None
             time.sleep(0.01)
