@@ -194,7 +194,9 @@ impl Nest {
             open.push(instance);
             innermost[life.from..=life.to].fill(Some(instance));
         }
-        if run.events.iter().zip(&innermost).any(|(event, &inner)| event.runs.is_some() && event.runs != inner) {
+        let is_outer =
+            |(event, inner): (&Event, &Option<usize>)| event.runs.is_some() && event.runs != *inner;
+        if run.events.iter().zip(&innermost).any(is_outer) {
             return None;
         }
         for (event, instance) in innermost.into_iter().enumerate() {

@@ -1,0 +1,69 @@
+"""What calls hold between their halves: graphs that are kept, features of frozen layers, what was drawn."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_runs import Tower, by_blocks, departs, equal, ids, in_turn, kept, micro_batches_at_once, trained
+
+from rk._run import group
+
+pytestmark = pytest.mark.filterwarnings("error:rk. a step of:UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def _no_groups():
+    group.GROUPS.clear()
+
+
+def kept_graph(model):
+    model(ids()).backward(retain_graph=True)
+
+
+def backward_twice(model):
+    loss = model(ids())
+    loss.backward(retain_graph=True)
+    loss.backward()
+
+
+@pytest.mark.parametrize("steps", [[kept_graph] * 4, [kept_graph, backward_twice] * 3], ids=["once", "twice"])
+def test_a_graph_that_is_kept_counts_to_its_end(steps):
+    plain, bits = trained(Tower, in_turn(*steps), by_blocks(), steps=len(steps))
+    budget = int(0.6 * max(plain))
+    found, same = trained(Tower, in_turn(*steps), by_blocks(budget=budget), steps=len(steps))
+    assert equal(bits, same)
+    assert all(peak <= budget for peak in found), (budget, found)
+
+
+def test_features_of_frozen_layers_are_of_the_step():
+    """Nothing but the end of the step tells them from a batch that was there before."""
+    model, batch = Tower(), ids()
+    for part in (model.embedding, *model.blocks[:4]):
+        part.requires_grad_(False)
+    by_blocks(budget=1 << 22)(model)
+    loss = model(batch)
+    (shared,) = group.GROUPS.values()
+    step = shared.step
+    assert step.events[0].level - step.floor == batch.numel() * 32 * 4
+    features = torch.randn(4, 64, 32)
+    loss.backward()
+    floor = step.floor
+    model.blocks[4](features).sum().backward()
+    assert shared.step.floor - floor >= features.nbytes
+
+
+@pytest.mark.parametrize("share", [0.8, 0.6, 0.4])
+def test_two_views_of_a_batch_by_dropout(share):
+    """The first call of the first step runs the plan that has the whole budget, until the second begins."""
+
+    def whole(**options):
+        backend = {"backend": "rk", "options": options} if options else {"backend": "aot_eager"}
+        return lambda model: model.compile(**backend)
+
+    kept(lambda: Tower(dropout=0.2), micro_batches_at_once, share, whole)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.3])
+def test_calls_that_keep_what_they_have_drawn_let_go_of_it(share):
+    """The plans of the known step run dropout once, and the calls of the third step cannot hold that."""
+    departs(lambda: Tower(dropout=0.2), micro_batches_at_once, share)
