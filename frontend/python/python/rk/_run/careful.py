@@ -189,7 +189,7 @@ class Careful:
         is_told = step.is_told or (known is not None and known.needs is not None)
         if is_told or took <= budget + self.let_go_late():
             return
-        if self.alone_suffices and sequence.Observed(step).are_apart:
+        if self.alone_suffices and step.are_apart:
             # Each graph has kept what it was given, and nothing is promised of what other code makes.
             return
         if known is None:

@@ -156,6 +156,13 @@ class Step:
         """Whether instances run what holds least."""
         return self.known is None or self.departed
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether every instance was over before the next one began."""
+        begun = [place for place, mark in enumerate(self.trail) if isinstance(mark, Begin)]
+        ends = [self.ends.get(place, len(self.trail)) for place in range(len(begun))]
+        return all(end < begin for end, begin in zip(ends, begun[1:], strict=False))
+
     def see(self) -> None:
         """The backward pass is over. What the first call was given was there before the step, as a batch is,
         if it was not computed with gradients and somebody still has it.
