@@ -67,3 +67,19 @@ def test_two_views_of_a_batch_by_dropout(share):
 def test_calls_that_keep_what_they_have_drawn_let_go_of_it(share):
     """The plans of the known step run dropout once, and the calls of the third step cannot hold that."""
     departs(lambda: Tower(dropout=0.2), micro_batches_at_once, share)
+
+
+@pytest.mark.filterwarnings("always:rk. a step of:UserWarning")
+def test_a_step_that_departs_and_takes_too_much_is_told():
+    """Nothing of the second forward pass was foreseen, and still less of what the caller has beside it."""
+
+    def beside_something_large(model):
+        loss = model(ids(1)) + model(ids(2))
+        torch.empty(budget // 4)
+        loss.backward()
+
+    plain, _ = trained(Tower, in_turn(*[micro_batches_at_once] * 2), by_blocks(), steps=2)
+    budget = plain[-1]
+    steps = [lambda model: model(ids()).backward()] * 3
+    with pytest.warns(UserWarning, match="rk: a step of 16 calls has taken .*: it was not as the steps"):
+        trained(Tower, in_turn(*steps, beside_something_large, *steps[:1]), by_blocks(budget=budget), steps=5)

@@ -283,6 +283,7 @@ class Group(Metered, Careful):
         metered = self.shared and (known is None or known.measured is None)
         self.step = Step(key, known, metered=metered, whole=True)
         self.step.floor, self._unread = self.floor, 0
+        self._unread_surely = 0
         if metered and self.meter.works:
             if not self.sequences.known and self._tidied != len(self.classes):
                 # What nobody has any more would be there now, and gone when somebody looks. Once for each

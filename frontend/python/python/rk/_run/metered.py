@@ -33,6 +33,8 @@ class Metered:
     step: Step | None
     _unread = 0
     """The most bytes that were read since the last event, and belong to the next one."""
+    _unread_surely = 0
+    """The same at least."""
 
     @functools.cached_property
     def meter(self) -> Meter:
@@ -74,17 +76,17 @@ class Metered:
         level, peak = self.meter.read()
         unseen = self._unseen()
         self._unread = max(self._unread, peak + unseen)
-        if self.step is not None:
-            self.step.surely = max(self.step.surely, self._surely(unseen))
+        self._unread_surely = max(self._unread_surely, self._surely(unseen))
         return level + unseen
 
     def _surely(self, unseen: int) -> int:
         """What was there at the last reading's most at least: autograd may have gradients that it has not
         given to their parameters yet, because other halves will add to them.
         """
-        step = self.step
-        step.without = [one for one in step.without if one.grad is None]
-        late = sum(one.nbytes for one in step.without) if self.adds_gradients else 0
+        step, late = self.step, 0
+        if step is not None and self.adds_gradients:
+            step.without = [one for one in step.without if one.grad is None]
+            late = sum(one.nbytes for one in step.without)
         return self.meter.surely - late + unseen
 
     def _unseen(self, without: Instance | None = None) -> int:
@@ -98,7 +100,8 @@ class Metered:
         """A graph of the group will be compiled now: what was there so far is part of the step."""
         if self.shared and self.meter.works:
             with self.lock:
-                self._level()
+                if self.step is not None and self.step.metered:
+                    self._level()
 
     def forget_peak(self) -> None:
         """What was needed while a graph was compiled is no part of a step."""
@@ -136,6 +139,7 @@ class Metered:
             event.raw, event.gradients = self.meter.raw, self.meter.gradients
             event.before, self._unread = self._unread, 0
             step.peak = max(step.peak, event.before)
+            step.surely, self._unread_surely = max(step.surely, self._unread_surely), 0
         else:
             observe.tell_uncounted(self.options.budget, self.device)
             event.level = event.before = sum(one.bytes for one in self.open.values())
@@ -178,7 +182,8 @@ class Metered:
         if not self.meter.works or step.began is None or step.known is None or not step.known.watched:
             return
         watched = step.known.watched
-        self._level()
+        # The most so far is that of earlier steps, and of optimizers.
+        self.meter.read()
         gradients = (
             self.meter.gradients - watched[max(one for one in watched if one < len(step.trail))].gradients
         )
