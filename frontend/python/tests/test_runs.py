@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -146,7 +147,15 @@ class Stem(Tower):
 
 
 def test_what_is_made_before_the_first_call_counts():
-    kept(lambda: Stem(4), once, 0.7)
+    """In a process in which rk has not begun to count."""
+    code = """
+import rk, test_runs
+with rk.config.patch(reproducible=True):
+    test_runs.kept(lambda: test_runs.Stem(4), test_runs.once, 0.7)
+"""
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_random_numbers_are_drawn_as_without_a_budget():

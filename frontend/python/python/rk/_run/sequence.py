@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import itertools
 import logging
 import warnings
 from typing import Any
@@ -50,6 +49,8 @@ class Observed:
         self.events: list[tuple[int | None, int]] = []
         self.places: dict[int, int] = {}
         """Per event of the step, its place among these."""
+        self.are_apart = step.are_apart
+        """Whether every instance was over before the next one began."""
         self._read(step)
         last = len(step.trail) - 1
         begun = {one.instance.place: place for place, one in enumerate(step.events) if one.forward}
@@ -75,11 +76,6 @@ class Observed:
             self.events.append((instance.place, beside))
             if event.forward:
                 held[instance.place] = instance.variant.numbers[0]
-
-    @property
-    def are_apart(self) -> bool:
-        """Whether every instance was over before the next one began."""
-        return all(one[1] < other[0] for one, other in itertools.pairwise(self.lives))
 
     def choose(self, budget: int, options: list[list[Numbers]]) -> Any:
         """The choice when instance ``i`` may be as ``options[i]`` says."""

@@ -228,7 +228,7 @@ class Switch(program.Program):
         code = self.base if instance.variant is self._owner.base else instance.variant.code
         lets_go = None if hooked else less.prepared(instance, code, args)
         try:
-            results = self._results(instance, code, args)
+            results = self._results(instance, code, args, lets_go is not None)
         except BaseException:
             instance.close()
             raise
@@ -251,8 +251,8 @@ class Switch(program.Program):
         instance.group.end(instance)
         return [*results, *saved[: self._place], ticket, keeper, *saved[self._place :]]
 
-    def _results(self, instance: Instance, code: Code, args: list[Any]) -> list[Any]:
-        if not code.remembered:
+    def _results(self, instance: Instance, code: Code, args: list[Any], may_let_go: bool) -> list[Any]:
+        if not (may_let_go and code.remembered):
             return list(code.forward(args))
         with random_state.remembered() as instance.remembered:
             return list(code.forward(args))
