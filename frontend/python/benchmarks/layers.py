@@ -21,7 +21,7 @@ from torch import nn
 import rk
 from benchmarks.cells import gpt2, llama
 from rk._plan import measure
-from rk._run import group
+from rk._run import group, steps
 
 SHARES = (0.8, 0.6, 0.45)
 STEPS = 4
@@ -57,8 +57,7 @@ def _extra(of: group.Group) -> int:
     known = next(reversed(of.known), None)
     if known is None:
         return sum(one.base.schedule.time - one.base.schedule.base_time for one in of.classes)
-    calls = [one for one in known.trail if not isinstance(one, int)]
-    return known.time - sum(one.base.schedule.base_time for one in calls)
+    return known.time - sum(one.base.schedule.base_time for one in steps.owners(known.trail))
 
 
 def rows(name: str) -> Iterable[str]:

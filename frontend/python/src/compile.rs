@@ -41,8 +41,9 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 ///
 /// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
 /// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
-/// `solver`; of a step that hands over, `forward`, `held`, `handed`, `backward`: the bytes of its halves. With `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of
-/// the step file, and `arena`: the bytes that it runs in.
+/// `solver`; of a step that hands over, `forward`, `held`, `handed`, `backward`, `accumulating`: the bytes of its halves. With
+/// `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of the step file,
+/// and `arena`: the bytes that it runs in.
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
 #[pyfunction]
@@ -119,7 +120,7 @@ pub fn rematerialize(
 /// The plan that holds nothing across the hand-over that can be run again ([`rk_solve::checkpoint`]), for a step at any stage up
 /// to costed.
 ///
-/// Returns JSON: `runs`, `time`, `forward`, `held`, `handed`, `backward` as from [`rematerialize`].
+/// Returns JSON: `runs`, `time`, `forward`, `held`, `handed`, `backward`, `accumulating` as from [`rematerialize`].
 ///
 /// Raises CompileError, also for a step that hands nothing over.
 #[pyfunction]
@@ -280,12 +281,13 @@ fn halves<'c>(step: StepOp<'c>, module: &Module<'c>) -> Result<Map<String, Json>
 fn bytes_of_halves(problem: &Problem<'_>, sequence: &Sequence) -> Result<Map<String, Json>, Refusal> {
     let graph = &problem.graph;
     let trace = judge(graph, sequence).map_err(|illegal| Refusal::Other(illegal.describe(graph)))?;
-    let Some(halves) = Halves::of(graph, sequence, &trace) else { return Ok(Map::new()) };
+    let Some(halves) = Halves::of(graph, sequence, &trace, &problem.gradients) else { return Ok(Map::new()) };
     let parts = [
         ("forward", halves.forward.0),
         ("held", halves.held.0),
         ("handed", halves.handed.0),
         ("backward", halves.backward.0),
+        ("accumulating", halves.accumulating.0),
         ("time", trace.time.0),
     ];
     Ok(parts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())

@@ -103,7 +103,7 @@ def test_the_figure_is_there_twice(done):
 
 
 def test_an_interrupted_run_says_what_it_keeps_and_goes_on(tmp_path):
-    config = {**CONFIG, "models": {"unrolled_gan": {"size": 256}, "treelstm": {"size": 7}}}
+    config = {**CONFIG, "models": {"unrolled_gan": {"size": 256}, "treelstm": {"size": 3}}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     command = [sys.executable, "-m", "benchmarks.online", "--config", tmp_path / "config.json"]
     command += ["--json", tmp_path / "cells.json"]

@@ -16,6 +16,12 @@ def _no_groups():
     group.GROUPS.clear()
 
 
+def whole(**options):
+    """Compiles a model as one graph."""
+    backend = {"backend": "rk", "options": options} if options else {"backend": "aot_eager"}
+    return lambda model: model.compile(**backend)
+
+
 def kept_graph(model):
     model(ids()).backward(retain_graph=True)
 
@@ -56,10 +62,6 @@ def test_features_of_frozen_layers_are_of_the_step():
 def test_two_views_of_a_batch_by_dropout(share):
     """The first call of the first step runs the plan that has the whole budget, until the second begins."""
 
-    def whole(**options):
-        backend = {"backend": "rk", "options": options} if options else {"backend": "aot_eager"}
-        return lambda model: model.compile(**backend)
-
     kept(lambda: Tower(dropout=0.2), micro_batches_at_once, share, whole)
 
 
@@ -83,3 +85,15 @@ def test_a_step_that_departs_and_takes_too_much_is_told():
     steps = [lambda model: model(ids()).backward()] * 3
     with pytest.warns(UserWarning, match="rk: a step of 16 calls has taken .*: it was not as the steps"):
         trained(Tower, in_turn(*steps, beside_something_large, *steps[:1]), by_blocks(budget=budget), steps=5)
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5])
+def test_gradients_that_are_added_count_from_when_they_are_made(share):
+    """Not from the begin of their half, which is where most is there."""
+    plain, bits = trained(Tower, micro_batches_at_once, whole())
+    budget = int(share * max(plain))
+    found, same = trained(Tower, micro_batches_at_once, whole(budget=budget))
+    (known,) = [one for shared in group.GROUPS.values() for one in shared.known]
+    assert equal(bits, same)
+    assert max(found) <= budget
+    assert 0.98 * budget <= known.peak <= 1.01 * max(found), (budget, known.peak, found)

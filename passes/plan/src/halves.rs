@@ -20,11 +20,19 @@ pub struct Halves {
     pub handed: Bytes,
     /// The most after the hand-over, what is of the caller left out.
     pub backward: Bytes,
+    /// The same with the gradients that the half makes, which count while they are added to others.
+    pub accumulating: Bytes,
 }
 
 impl Halves {
-    /// Those of a legal sequence and its trace; `None` for a step that nobody interrupts.
-    pub fn of(graph: &Graph, sequence: &Sequence, trace: &Trace) -> Option<Self> {
+    /// Those of a legal sequence and its trace; `None` for a step that nobody interrupts. `gradients` are what nodes make of which
+    /// the graph counts no bytes.
+    pub fn of(
+        graph: &Graph,
+        sequence: &Sequence,
+        trace: &Trace,
+        gradients: &[(NodeId, Bytes)],
+    ) -> Option<Self> {
         let at = sequence.0.iter().position(|&node| graph.node(node).hands_over)?;
         // What the first run of the second half overwrites ends here, and is there until then.
         let taken = trace.overwrites.get(at + 1) == Some(&true);
@@ -42,11 +50,19 @@ impl Halves {
         held += states(graph, sequence, at);
         let most = |memory: &[Bytes]| memory.iter().map(|bytes| bytes.0).max().unwrap_or(0);
         let backward = most(&trace.memory[at + 1..]).max(held + handed);
+        let mut made = 0;
+        let accumulating = (at + 1..sequence.0.len()).map(|step| {
+            let here = gradients.iter().filter(|(node, _)| *node == sequence.0[step]);
+            made += here.map(|(_, bytes)| bytes.0).sum::<u64>();
+            trace.memory[step].0 + made
+        });
+        let accumulating = accumulating.max().unwrap_or(0).max(held + handed);
         Some(Self {
             forward: Bytes(most(&trace.memory[..at])),
             held: Bytes(held),
             handed: Bytes(handed),
             backward: Bytes(backward - handed),
+            accumulating: Bytes(accumulating - handed),
         })
     }
 }
@@ -92,10 +108,15 @@ mod tests {
         builder.finish().expect("a small graph")
     }
 
-    fn halves(graph: &Graph, nodes: &[u32]) -> [u64; 4] {
+    fn of(graph: &Graph, nodes: &[u32], gradients: &[(NodeId, Bytes)]) -> Halves {
         let sequence: Sequence = nodes.iter().map(|&node| NodeId(node)).collect();
         let trace = judge(graph, &sequence).expect("legal");
-        let found = Halves::of(graph, &sequence, &trace).expect("interrupted");
+        Halves::of(graph, &sequence, &trace, gradients).expect("interrupted")
+    }
+
+    fn halves(graph: &Graph, nodes: &[u32]) -> [u64; 4] {
+        let found = of(graph, nodes, &[]);
+        assert_eq!(found.accumulating, found.backward);
         [found.forward, found.held, found.handed, found.backward].map(|bytes| bytes.0)
     }
 
@@ -109,5 +130,14 @@ mod tests {
     #[test]
     fn what_the_second_half_overwrites_first_is_held() {
         assert_eq!(halves(&interrupted(true), &[0, 1, 2, 3, 4]), [14, 12, 4, 12]);
+    }
+
+    #[test]
+    fn gradients_that_are_added_to_others_count_from_the_run_that_makes_them() {
+        let graph = interrupted(false);
+        let found = of(&graph, &[0, 1, 2, 3, 0, 1, 4], &[(NodeId(4), Bytes(5))]);
+        assert_eq!((found.backward.0, found.accumulating.0), (16, 21));
+        let before = of(&graph, &[0, 1, 2, 3, 4], &[(NodeId(1), Bytes(5))]);
+        assert_eq!(before.accumulating, before.backward);
     }
 }

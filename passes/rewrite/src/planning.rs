@@ -26,6 +26,8 @@ pub struct Problem<'c> {
     pub nodes: Vec<NodeOp<'c>>,
     /// Per node of the graph, its first run.
     pub runs: Vec<Execution<'c>>,
+    /// The bytes of the gradients that nodes make, where the graph counts none of them.
+    pub gradients: Vec<(NodeId, Bytes)>,
     /// What each value is: the result, by number, of a node.
     made: HashMap<Value<'c>, (&'c str, usize)>,
     /// Per node and result, the value.
@@ -67,7 +69,15 @@ impl<'c> Problem<'c> {
             .filter_map(|(symbol, (_, node))| Some((symbol, (*order.get(symbol)?, node))))
             .collect();
         let nodes: Vec<NodeOp<'c>> = runs.iter().map(|run| places[run.symbol()].1).collect();
-        let mut problem = Problem { graph: placeholder(), nodes, runs, made, values: HashMap::new(), places };
+        let mut problem = Problem {
+            graph: placeholder(),
+            nodes,
+            runs,
+            gradients: Vec::new(),
+            made,
+            values: HashMap::new(),
+            places,
+        };
         problem.graph = problem.build(step, module)?;
         Ok(problem)
     }
@@ -99,10 +109,13 @@ impl<'c> Problem<'c> {
             reads.extend(order.after[at].iter().filter_map(|&before| tokens[before]));
             let mut outputs: Vec<OutputSpec> = Vec::new();
             for (index, output) in run.outputs().into_iter().enumerate() {
-                let bytes = output.ty().bytes().unwrap_or(0).next_multiple_of(alignment);
+                let mut bytes = Bytes(output.ty().bytes().unwrap_or(0).next_multiple_of(alignment));
+                if gradients.contains(&(at, index)) {
+                    self.gradients.push((NodeId::from_index(at), std::mem::take(&mut bytes)));
+                }
                 outputs.push(OutputSpec {
                     name: rk_dialect::names::of(output),
-                    bytes: Bytes(if gradients.contains(&(at, index)) { 0 } else { bytes }),
+                    bytes,
                     pinned: pinned.contains(&(at, index)),
                 });
             }

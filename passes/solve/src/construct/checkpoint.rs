@@ -52,6 +52,6 @@ mod tests {
         let trace = judge(&graph, &sequence).expect("legal");
         let nodes: Vec<u32> = sequence.0.iter().map(|node| node.0).collect();
         assert_eq!(nodes, [0, 1, 2, 3, 1, 4]);
-        assert_eq!(Halves::of(&graph, &sequence, &trace).expect("halves").held, Bytes(16));
+        assert_eq!(Halves::of(&graph, &sequence, &trace, &[]).expect("halves").held, Bytes(16));
     }
 }

@@ -61,6 +61,8 @@ class Schedule:
     """Bytes that are the caller's from the hand-over on: what the step hands out, and what comes back."""
     backward: int = 0
     """The most bytes after the hand-over, without those of the caller."""
+    accumulating: int = 0
+    """The same where gradients are added to others, and count until then."""
 
     @property
     def overhead(self) -> float:

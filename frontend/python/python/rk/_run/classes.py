@@ -222,3 +222,10 @@ class GraphClass:
     def gradient_bytes(self) -> int:
         """Bytes of the gradients of parameters that backward makes."""
         return self.problem.step.gradient_bytes()
+
+    def accumulating(self, variant: Variant) -> int:
+        """The most in the backward half of a variant, in bytes, where its gradients are added to others and
+        count until then.
+        """
+        plan = variant.schedule
+        return plan.accumulating if plan.step is None else plan.peak + self.gradient_bytes

@@ -37,6 +37,20 @@ class Call:
 
     owner: Any
     variant: Variant
+    accumulates: bool = False
+    """See :attr:`rk._run.steps.Event.accumulates`."""
+
+    def taking(self, variant: Variant) -> Numbers:
+        """What another variant takes in its place."""
+        held, forward, backward, time = variant.numbers
+        return held, forward, self.owner.accumulating(variant) if self.accumulates else backward, time
+
+    @property
+    def most(self) -> Numbers:
+        """What it takes where nothing runs again."""
+        held, forward, backward, time = fixed.most(self.owner)
+        kept = self.owner.keep_all
+        return held, forward, backward + self.taking(kept)[2] - kept.numbers[2], time
 
 
 class Observed:
@@ -44,7 +58,8 @@ class Observed:
 
     def __init__(self, step: Step) -> None:
         """Reads a step from which memory was read at every event."""
-        self.calls = [Call(one.owner, one.variant) for one in step.instances]
+        adding = {one.instance.place for one in step.events if one.accumulates}
+        self.calls = [Call(one.owner, one.variant, one.place in adding) for one in step.instances]
         """What ran. A choice is judged by it later on, when the instances are gone."""
         self.events: list[tuple[int | None, int]] = []
         self.places: dict[int, int] = {}
@@ -70,8 +85,6 @@ class Observed:
                 self.events.append((None, max(event.before - step.floor - inside, 0)))
             beside = max(event.level - step.floor - inside, 0)
             instance = event.instance
-            if event.accumulates:
-                beside += instance.owner.gradient_bytes
             self.places[place] = len(self.events)
             self.events.append((instance.place, beside))
             if event.forward:
@@ -125,7 +138,7 @@ def learnt(group: Any, step: Step) -> Known:
         return _each_alone(step, observed, elsewhere_than(group, step))
     budget, stands = group.room(step), group.stands(step)
     if budget is None:
-        whole = observed.need([[fixed.most(one.owner)] for one in instances])
+        whole = observed.need([[one.most] for one in instances])
         budget = int((whole + stands) * float(group.asked[:-1]) / 100) - stands
     asked, late = budget + stands, min(group.let_go_late(), (budget + stands) // LATE)
     most = budget - budget // LEAST_MARGIN - late
@@ -209,6 +222,7 @@ def _add_for_room(observed: Observed, budget: int, variants: dict[Any, list[Vari
             begin, *late = [observed.events[event][1] for event in range(life[0], life[1] + 1)]
             room = budget - max(begin, max(late, default=0) - owner.base.schedule.handed)
             room -= sum(owner.checkpoint.code.copied.values())
+            room -= owner.gradient_bytes if instance.accumulates else 0
             found = owner.holding(None, room)
             if found is not None and not any(found is one for one in variants[owner]):
                 variants[owner].append(found)
@@ -285,7 +299,8 @@ def _share(
     """The largest share of what they would like that all instances may hold alike."""
 
     def fits(share: float) -> bool:
-        options = [[_mixed(variants[one.owner], share)] for one in instances]
+        ends = ((one, variants[one.owner]) for one in instances)
+        options = [[_mixed(one.taking(those[0]), one.taking(those[-1]), share)] for one, those in ends]
         return observed.choose(budget, options)[0] is not None
 
     low, high = 0.0, 1.0
@@ -297,8 +312,7 @@ def _share(
     return low
 
 
-def _mixed(variants: list[Variant], share: float) -> Numbers:
-    least, most = variants[0].numbers, variants[-1].numbers
+def _mixed(least: Numbers, most: Numbers, share: float) -> Numbers:
     held = least[0] + int(share * max(most[0] - least[0], 0))
     return held, max(most[1], held), max(most[2], held), most[3]
 
@@ -313,9 +327,9 @@ def _between(owner: Any, budget: int, share: float) -> list[Variant]:
     return [one for one in found if one is not None]
 
 
-def _numbers(instance: Any, variant: Variant) -> Numbers:
+def _numbers(instance: Call, variant: Variant) -> Numbers:
     """What a variant takes where another one was observed: what it saves of the caller's may live longer."""
-    held, forward, backward, time = variant.numbers
+    held, forward, backward, time = instance.taking(variant)
     if variant is instance.variant or not instance.owner.switches:
         return held, forward, backward, time
     seen = instance.variant.code.callers
