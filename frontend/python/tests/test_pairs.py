@@ -28,16 +28,19 @@ def whole(**options):
     return lambda model: model.compile(**backend)
 
 
+BATCHES = [ids(place) for place in range(4)]
+
+
 def alone(model):
-    model(ids()).square().mean().backward()
+    model(BATCHES[0]).square().mean().backward()
 
 
 def pair(model, first=0):
-    (model(ids(first)) - model(ids(first + 1))).square().mean().backward()
+    (model(BATCHES[first]) - model(BATCHES[first + 1])).square().mean().backward()
 
 
 def triplet(model):
-    anchor, near, far = (model(ids(place)) for place in range(3))
+    anchor, near, far = map(model, BATCHES[:3])
     ((anchor - near).square().mean() - (anchor - far).square().mean() + 1).relu().backward()
 
 
@@ -105,6 +108,8 @@ def adversarial(model):
     fake = made(noise(1))
     ((judged(noise(0)) - 1).square().mean() + judged(fake.detach()).square().mean()).backward()
     (judged(fake) - 1).square().mean().backward()
+    # What is kept of a step that is over is no part of the next one.
+    del fake
     (judged(made(noise(2))) - judged(made(noise(3)))).square().mean().backward()
 
 

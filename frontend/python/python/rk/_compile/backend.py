@@ -109,7 +109,7 @@ class Compiled:
         """Runs the graph."""
         if self.forecast is not None:
             self.forecast.check()
-        fixed.fit(self.graph)
+        fixed.fit(self.graph, args)
         if self.graph.stale:
             self.graph.group.is_to_be_compiled()
             try:
@@ -203,6 +203,7 @@ class Compiled:
             self.graph.problem = problem
             asked = str(self._asked + resident - less)
             self.schedule = self.graph.planned("tightened", asked, self.graph.asked[1])
+        problem = self.graph.problem
         asked, inside = self.graph.asked
         whole = asked.endswith("%") and float(asked[:-1]) >= 100
         planned = PlannedKernels(problem, self.schedule, self._asked, inside, whole=whole)

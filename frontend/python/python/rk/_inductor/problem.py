@@ -50,18 +50,21 @@ def problem_of(step: Step, options: Options, device: torch.device) -> Problem:
 class Problem(schedule.Problem):
     """Units, ready to be planned for any budget."""
 
-    def __init__(self, step: Step, halves: Halves, options: Options, device: torch.device) -> None:
+    def __init__(
+        self, step: Step, halves: Halves, options: Options, device: torch.device, *, adds: bool = False
+    ) -> None:
         """``step`` is the joint graph that the halves were made of."""
-        super().__init__(step, options, device)
+        super().__init__(step, options, device, adds=adds)
         self.halves = halves
 
-    @property
-    def _counts_gradients(self) -> bool:
-        return self.options.scope == "device"
+    @functools.cached_property
+    def adding(self) -> Problem:
+        """The same step where its gradients are added to others, and count until then."""
+        return Problem(self.step, self.halves, self.options, self.device, adds=True)
 
     @functools.cached_property
     def uncounted(self) -> list[int]:
-        """Which results of backward no budget counts: gradients of parameters, but with scope ``device``."""
+        """Which results of backward no budget counts: gradients of parameters, unless all of them count."""
         return [] if self._counts_gradients else self.step.gradient_places()
 
     @functools.cached_property

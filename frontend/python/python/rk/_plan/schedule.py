@@ -81,13 +81,15 @@ class Problem:
         *,
         standing: int = 0,
         measures: bool = True,
+        adds: bool = False,
     ) -> None:
         """The step is spelled, and its costs are looked up, when a plan is needed that is not on disk.
         ``standing``: bytes that are there all the time and count, with scope ``device``. Without ``measures``
-        costs are those of a model (bytes moved and operations done), and no workspace is known.
+        costs are those of a model (bytes moved and operations done), and no workspace is known. ``adds``: its
+        gradients are added to others, and count until then.
         """
         self.step, self.options, self.device = step, options, device
-        self.standing, self.measures = standing, measures
+        self.standing, self.measures, self._adds = standing, measures, adds
         self._lowers = options.codegen == "rk"
         """Whether the plan needs addresses, and what leaves the step lies elsewhere."""
         self._importer = f"rk {_rk.version()} torch {torch.__version__}"
@@ -104,7 +106,17 @@ class Problem:
 
     @functools.cached_property
     def _spelled(self) -> Text:
-        return Text(self.step, leaves=self._lowers, counts_gradients=self.options.scope == "device")
+        return Text(self.step, leaves=self._lowers, counts_gradients=self._counts_gradients)
+
+    @property
+    def _counts_gradients(self) -> bool:
+        return self._adds or self.options.scope == "device"
+
+    @functools.cached_property
+    def adding(self) -> Problem:
+        """The same step where its gradients are added to others, and count until then."""
+        about = {"standing": self.standing, "measures": self.measures}
+        return Problem(self.step, self.options, self.device, adds=True, **about)
 
     def base_peak(self, inside: int) -> int:
         """The peak of the step without recomputation, in bytes, when the caller needs ``inside`` at its
@@ -253,7 +265,7 @@ class Problem:
         leaves = 0
         if self.options.scope != "total":
             leaves = self.step.handed_out_bytes(devices.alignment(self.device))
-        if self.options.scope == "device":
+        if self._counts_gradients:
             leaves += self.step.gradient_bytes()
         return leaves
 
@@ -263,7 +275,8 @@ class Problem:
 
     def _asked(self, budget: str, inside: int, solver: str) -> str:
         options = self.options
-        asked = f"{budget} {inside} {options.scope} {solver} {options.time_limit} {options.on_infeasible}"
+        scope = f"{options.scope} adds" if self._adds else options.scope
+        asked = f"{budget} {inside} {scope} {solver} {options.time_limit} {options.on_infeasible}"
         return f"{asked} lowered" if self._lowers else asked
 
     @property
@@ -274,7 +287,7 @@ class Problem:
 
     def _asked_smallest(self, budget: str, inside: int) -> str:
         lowered = " lowered" if self._lowers else ""
-        return f"smallest {budget} {inside} {self.options.scope}{lowered}"
+        return f"smallest {budget} {inside} {self.options.scope}{' adds' if self._adds else ''}{lowered}"
 
     def _found_before(self, budget: str, inside: int) -> dict | None:
         """The plan for a budget that an error has named as the smallest feasible one."""

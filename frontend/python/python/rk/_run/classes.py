@@ -54,6 +54,8 @@ class GraphClass:
         """The same for a plan that has the whole budget."""
         self.holds_least = False
         """It has one plan, which was made to hold no more than it must."""
+        self.adds = False
+        """It has one plan, which was made for calls whose gradients are added to others."""
         self.times = 0
         """How often it was planned."""
         self.returns = 0
@@ -63,7 +65,7 @@ class GraphClass:
 
     def plan(self, problem: Problem, budget: str) -> Schedule:
         """The first plan: for the whole budget, or for the share that has been found for it."""
-        self.problem, self.stale = problem, False
+        self.problem, self.stale = problem.adding if self.adds else problem, False
         self._read(problem.step)
         if self.group is None:
             self.group = device_scope.of(problem.device, self.options)
@@ -167,6 +169,20 @@ class GraphClass:
     def alone(self) -> Variant:
         """Has the whole budget."""
         return self._variant("alone", self.problem.plan(*self.asked_alone), "alone")
+
+    @functools.cached_property
+    def adding(self) -> Variant:
+        """Has the whole budget, where its gradients are added to others; BudgetError if nothing fits."""
+        try:
+            schedule = self.problem.adding.plan(*self.asked_alone)
+        except BudgetError as error:
+            error.args = (
+                f"{error} (the parameters have gradients, to which those of {self.name} are added, and count "
+                "until then)",
+            )
+            raise
+        self.times += 1
+        return self._variant("adding", schedule, "adding")
 
     @functools.cached_property
     def smallest(self) -> Variant | None:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rk._graph import switches
+from rk._run import alone
 from rk._run.metered import MARGIN
 from rk._run.variants import Variant
 from rk.errors import BudgetError, ExecutionError
@@ -69,7 +70,7 @@ def _has_arena(owner: Any) -> bool:
     return owner.options.codegen == "rk"
 
 
-def fit(owner: Any) -> None:
+def fit(owner: Any, arguments: Sequence[Any]) -> None:
     """A class with one plan is about to be called: if that takes more than is left beside the calls that are
     open, they make room, or it is compiled again for less. BudgetError if nothing fits.
     """
@@ -85,6 +86,9 @@ def fit(owner: Any) -> None:
             group.finish(owner)
             if owner.options.scope == "device" and not owner.stale:
                 _fit_alone(owner)
+            elif not group.shared and not owner.stale:
+                accumulates = group.adds_gradients and alone.have_gradients(arguments)
+                take(owner, alone.variant(owner, owner.base, accumulates=accumulates))
 
 
 def _fit_beside(owner: Any) -> None:
@@ -181,6 +185,8 @@ def take(owner: Any, variant: Variant) -> None:
     elif made_by == "holding":
         held, budget = about
         asked = (str(budget + owner.resident), owner.inside(held, budget))
+    elif made_by == "adding":
+        asked, owner.adds = owner.asked_alone, True
     else:
         return
     if owner.base is not None:

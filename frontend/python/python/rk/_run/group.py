@@ -20,7 +20,7 @@ import torch
 from rk._plan import device as devices
 from rk._plan import ranks
 from rk._plan.options import Options
-from rk._run import agreement, fixed, observe, sequence, watched
+from rk._run import agreement, alone, fixed, observe, sequence, watched
 from rk._run.careful import Careful
 from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
@@ -173,7 +173,9 @@ class Group(Metered, Careful):
             if step.begins(instance, forward=True):
                 self.sequences.rejoin(step, self._suits)
             if not self.shared:
-                pass
+                if not hooked:
+                    accumulates = self.adds_gradients and alone.have_gradients(instance.leaves)
+                    instance.variant = alone.variant(owner, owner.base, accumulates=accumulates)
             elif step.is_careful or self._is_surprised(step):
                 level = self._meters(instance, forward=True)
                 if not hooked:

@@ -10,7 +10,7 @@ import warnings
 from typing import Any
 
 from rk import _rk
-from rk._run import fixed, refinement, steps
+from rk._run import alone, fixed, refinement, steps
 from rk._run.metered import MARGIN
 from rk._run.steps import Known, Step
 from rk._run.variants import Variant
@@ -206,6 +206,10 @@ def _each_alone(step: Step, observed: Observed, elsewhere: set[Any]) -> Known:
     """Each class runs what was planned for it when it was compiled, for the whole budget."""
     owners = [one.owner for one in step.instances]
     variants = [one.alone if one.holds_least and one not in elsewhere else one.base for one in owners]
+    variants = [
+        alone.variant(call.owner, one, accumulates=call.accumulates)
+        for call, one in zip(observed.calls, variants, strict=True)
+    ]
     plans = [one.schedule for one in variants]
     most = max(plans, key=lambda one: one.peak)
     time, bound = sum(one.time for one in plans), sum(one.lower_bound for one in plans)

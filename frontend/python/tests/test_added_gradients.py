@@ -1,0 +1,88 @@
+"""Calls that have the whole budget, where the parameters have gradients to which theirs are added."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from test_held_calls import whole
+from test_runs import Tower, equal, ids
+from torch import nn
+
+import rk
+from rk._plan import measure
+from rk._run import group
+
+BATCHES = [ids(place, rows=1) for place in range(3)]
+
+
+def passes(model, count=3):
+    """Micro-batches, one after another."""
+    for batch in BATCHES[:count]:
+        model(batch).backward()
+
+
+def trained(compiled, *, none=True, steps=3, count=3):
+    """The peaks of some steps, and their gradients."""
+    torch._dynamo.reset()
+    group.GROUPS.clear()
+    gc.collect()
+    torch.manual_seed(0)
+    model = Tower()
+    compiled(model)
+    peaks, bits = [], []
+    for _ in range(steps):
+        with measure.addresses(torch.device("cpu")) as seen:
+            passes(model, count)
+        peaks.append(seen.peak(one.grad for one in model.parameters()))
+        bits += [one.grad.clone() for one in model.parameters()]
+        model.zero_grad(set_to_none=none)
+    return peaks, bits
+
+
+@pytest.mark.parametrize("codegen", ["fx", "inductor", "rk"])
+@pytest.mark.parametrize("none", [True, False], ids=["none", "zeros"])
+def test_one_graph_keeps_its_budget_in_every_micro_batch(codegen, none):
+    reference = "inductor" if codegen == "inductor" else "aot_eager"
+    plain = lambda model: model.compile(backend=reference)  # noqa: E731
+    (base,), _ = trained(plain, steps=1, count=1)
+    _, bits = trained(plain, none=none)
+    budget = int({"fx": 0.6, "inductor": 0.7, "rk": 0.7}[codegen] * base)
+    found, same = trained(whole(budget=budget, codegen=codegen), none=none)
+    assert equal(bits, same)
+    if codegen == "rk":
+        # Its arena was there when the second step began.
+        (owner,) = next(iter(group.GROUPS.values())).classes
+        found = [one + owner.base.schedule.arena for one in found[1:]]
+    assert 0.95 * budget <= max(found) <= budget, (budget, found)
+
+
+def test_the_smallest_budget_that_the_error_names_does():
+    (base,), _ = trained(whole(), steps=1, count=1)
+    model = Tower()
+    budget = int(0.4 * base)
+    whole(budget=budget)(model)
+    model(BATCHES[0]).backward()
+    with pytest.raises(rk.BudgetError, match="to which those of .* are added") as told:
+        model(BATCHES[1]).backward()
+    smallest = told.value.smallest_bytes
+    found, _ = trained(whole(budget=smallest))
+    assert budget < max(found) <= smallest
+
+
+def test_graphs_that_are_never_open_together_do_so_too():
+    """Two models take turns, each of which is one graph."""
+    (base,), _ = trained(whole(), steps=1, count=1)
+    budget = int(0.6 * base)
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    models = [Tower(), nn.Sequential(nn.Embedding(50, 32), nn.Linear(32, 8), nn.GELU())]
+    for one in models:
+        one.compile(backend="rk", options={"budget": budget})
+    peaks = []
+    for one in models * 4:
+        with measure.addresses(torch.device("cpu")) as seen:
+            one(BATCHES[0]).mean().backward()
+        peaks.append(seen.peak(weight.grad for weight in one.parameters()))
+    assert max(peaks) <= budget, (budget, peaks)
