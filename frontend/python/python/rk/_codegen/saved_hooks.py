@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+_CHECKPOINT = "torch.utils.checkpoint"
 
 
 def installed() -> tuple[bool, bool]:
@@ -10,7 +16,32 @@ def installed() -> tuple[bool, bool]:
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
     if hooks is None:
         return False, False
-    return True, getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+    return True, getattr(hooks[0], "__module__", None) == _CHECKPOINT
+
+
+def let_switch() -> bool:
+    """Whether other tensors may be saved now than those that hooks have been told of: there are no hooks, or
+    a checkpoint will run the forward pass again, and nobody looks at its operators to keep some of them.
+    """
+    hooked, recomputed = installed()
+    return not hooked or (recomputed and not _get_current_dispatch_mode_stack())
+
+
+def runs_again() -> bool:
+    """Whether a checkpoint runs its part of the forward pass again now."""
+    return installed()[1] and torch._C._current_graph_task_id() != -1
+
+
+def awaited() -> weakref.ref[Any] | None:
+    """Lives until the checkpoint around what runs now has run it again, and its backward pass is over; None
+    if there is no checkpoint.
+    """
+    if not installed()[1] or runs_again():
+        return None
+    pack = torch._C._autograd._top_saved_tensors_default_hooks(False)[0]
+    names = getattr(getattr(pack, "__code__", None), "co_freevars", ())
+    cells = dict(zip(names, pack.__closure__ or (), strict=True)) if names else {}
+    return weakref.ref(cells["frame"].cell_contents) if "frame" in cells else None
 
 
 def autograd_is_compiled() -> bool:

@@ -23,7 +23,8 @@ Decisions, and why.
   is not known it is *careful* (:mod:`rk._run.careful`): each instance runs what holds least, and memory is
   read at every event (:mod:`rk._run.observe`). From such a step come what lies beside at each event and the
   choice, by ``rk_solve::choose``. A step that departs from the known sequence is careful from there on, and
-  is learnt again from the next one. Which sequence comes is foretold (:mod:`rk._run.sequences`).
+  is learnt again from the next one. Which sequence comes is foretold (:mod:`rk._run.sequences`). A step
+  goes on while a checkpoint of the user's has not made its calls once more (:mod:`rk._run.awaited`).
 * **A graph alone** is neither observed nor careful: as long as no two instances were open at once it runs
   the plan for the whole budget. When a second one begins, the first becomes a checkpoint, from arguments
   that are remembered for this (:mod:`rk._run.less`), and the step is careful from there on.

@@ -25,7 +25,9 @@ def learnt(group: Any, step: Step) -> Known:
     def name() -> str:
         # The classes in their order, and which backward half is whose. All ranks have made as many choices.
         marks = [
-            f"{one.owner.problem.kind} {one.has_gradients}" if isinstance(one, Begin) else str(one)
+            f"{one.owner.problem.kind} {one.has_gradients} {one.is_hooked}"
+            if isinstance(one, Begin)
+            else str(one)
             for one in step.trail
         ]
         options = group.options

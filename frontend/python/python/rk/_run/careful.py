@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rk._codegen import saved_hooks
 from rk._run import fixed, sequence
 from rk._run.metered import MARGIN
 from rk._run.variants import Instance, Variant
@@ -101,15 +102,18 @@ class Careful:
             takes = least.schedule.handed + max(least.numbers[1:3])
             return least if self.open or takes <= owner.base.schedule.peak else owner.base
         _, forward, backward, _ = least.numbers
-        # By then its results and what comes back for them may be there, too.
-        takes = max(forward, backward + least.schedule.handed)
+        # By then its results and what comes back for them may be there, too; they are, or are gone, if it is
+        # a checkpoint of the user's that makes the call, in a backward pass.
+        late = 0 if saved_hooks.runs_again() else least.schedule.handed
+        takes = max(forward, backward + late)
         for coming in sorted({self._coming(owner), 0}, reverse=True):
             need = level + coming + takes - room + spare
             level -= max(need, 0) - self.make_room(need)
             free = room - spare - level - coming
             if takes <= free:
                 return least
-            found = owner.holding(least.numbers[0], free) or owner.holding(None, free)
+            most = free + least.schedule.handed - late
+            found = owner.holding(least.numbers[0], most) or owner.holding(None, most)
             if found is not None:
                 return found
         if level + max(forward, backward) <= room:

@@ -79,7 +79,7 @@ def fit(owner: Any, arguments: Sequence[Any]) -> None:
         # Without a group it is a graph without a backward pass.
         return
     with group.lock:
-        if group.open_classes():
+        if group.is_under_way():
             _fit_beside(owner)
         else:
             # What the last step has taught is compiled before the next one begins.
@@ -208,7 +208,7 @@ def forward(owner: Any, run: Run, place: int | None) -> Run:
     """The forward pass, noted by its group. ``place`` is a result that lives as long as what is saved."""
 
     def noted(args: list[Any]) -> Any:
-        instance = owner.group.begin(owner, args, True)
+        instance = owner.group.begin(owner, args)
         try:
             results = run(args)
         except BaseException:

@@ -17,10 +17,12 @@ from typing import Any
 
 import torch
 
+from rk._codegen import saved_hooks
 from rk._plan import device as devices
 from rk._plan import ranks
 from rk._plan.options import Options
 from rk._run import agreement, alone, fixed, observe, sequence, watched
+from rk._run.awaited import Awaited
 from rk._run.careful import Careful
 from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
@@ -86,6 +88,7 @@ class Group(Metered, Careful):
         self.open: dict[int, Instance] = {}
         self.over: collections.deque[Instance] = collections.deque()
         """Those that hold nothing any more, and are open as far as the group knows."""
+        self.awaited = Awaited()
         self.shared = False
         """Two instances were open at once, or are about to be."""
         self.step: Step | None = None
@@ -148,13 +151,23 @@ class Group(Metered, Careful):
             self._let_go()
             return list(dict.fromkeys(one.owner for one in self.open.values()))
 
+    def is_under_way(self) -> bool:
+        """Whether a step is: calls are open, or checkpoints of the user's will make some once more."""
+        with self.lock:
+            self._let_go()
+            return bool(self.open) or len(self.awaited) > 0
+
+    def _is_one_again(self) -> bool:
+        """Whether all calls of the step so far are those of one checkpoint, which makes them once more."""
+        return not self.open and self.awaited.is_one_again()
+
     def last(self, owner: Any) -> Instance | None:
         """The newest open instance of a class."""
         with self.lock:
             mine = [one for one in self.open.values() if one.owner is owner and not one.closed]
             return mine[-1] if mine else None
 
-    def begin(self, owner: Any, args: Sequence[Any], hooked: bool) -> Instance:
+    def begin(self, owner: Any, args: Sequence[Any]) -> Instance:
         """A forward half begins: which variant is it?"""
         with self.lock:
             self._let_go()
@@ -163,27 +176,28 @@ class Group(Metered, Careful):
                 self._set_aside()
             if not self.shared and owner.calls == 0 and may_be_gathered():
                 self.shared = self._are_gathered(owner, args)
-            if not self.open:
-                self._new_step(owner, args)
-            elif self.step.known is None and not self.step.metered:
-                self._share()
             instance = Instance(owner, owner.base)
+            if not self.is_under_way():
+                self._new_step(owner, args)
+            elif self.step.known is None and not (self.step.metered or self._is_one_again()):
+                self._share()
+            self.step.awaits |= self.awaited.meet()
             instance.leaves = [args[place] for place in owner.trained]
             step = self.step
             if step.begins(instance, forward=True):
                 self.sequences.rejoin(step, self._suits)
             if not self.shared:
-                if not hooked:
+                if owner.switches and not instance.is_fixed:
                     accumulates = self.adds_gradients and alone.have_gradients(instance.leaves)
                     instance.variant = alone.variant(owner, owner.base, accumulates=accumulates)
             elif step.is_careful or self._is_surprised(step):
                 level = self._meters(instance, forward=True)
-                if not hooked:
+                if owner.switches and not instance.is_fixed:
                     instance.variant = self._careful(owner, level)
             else:
                 if step.metered:
                     self._meters(instance, forward=True)
-                if not hooked:
+                if owner.switches and not instance.is_fixed:
                     instance.variant = step.known.variants[instance.place]
             owner.calls += 1
             self.open[instance.number] = instance
@@ -259,6 +273,7 @@ class Group(Metered, Careful):
         for instance in self.open.values():
             instance.place = -1
         self.open.clear()
+        self.awaited.forget()
         self.step = None
 
     def _share(self) -> None:
@@ -279,7 +294,11 @@ class Group(Metered, Careful):
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
-        key = (owner, any(args[place].grad is not None for place in owner.trained[:1]))
+        key = (
+            owner,
+            any(args[place].grad is not None for place in owner.trained[:1]),
+            saved_hooks.installed()[0],
+        )
         known = self.sequences.expected(key) if self.shared else None
         known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)

@@ -81,4 +81,8 @@ def _most_used(observed: Observed, owner: Any, known: list[Variant], chosen: lis
 
 def _used(observed: Observed, owner: Any, chosen: list[int]) -> list[int]:
     """The places of the variants that the calls of a class run."""
-    return [place for one, place in zip(observed.calls, chosen, strict=True) if one.owner is owner]
+    return [
+        place
+        for one, place in zip(observed.calls, chosen, strict=True)
+        if one.owner is owner and not one.is_fixed
+    ]

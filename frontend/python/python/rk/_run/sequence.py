@@ -37,7 +37,9 @@ class Call:
 
     owner: Any
     variant: Variant
-    accumulates: bool = False
+    is_fixed: bool
+    """It has several plans, and cannot run another than this."""
+    accumulates: bool
     """See :attr:`rk._run.steps.Event.accumulates`."""
 
     def taking(self, variant: Variant) -> Numbers:
@@ -59,7 +61,9 @@ class Observed:
     def __init__(self, step: Step) -> None:
         """Reads a step from which memory was read at every event."""
         adding = {one.instance.place for one in step.events if one.accumulates}
-        self.calls = [Call(one.owner, one.variant, one.place in adding) for one in step.instances]
+        self.calls = [
+            Call(one.owner, one.variant, one.is_fixed, one.place in adding) for one in step.instances
+        ]
         """What ran. A choice is judged by it later on, when the instances are gone."""
         self.events: list[tuple[int | None, int]] = []
         self.places: dict[int, int] = {}
@@ -110,16 +114,19 @@ class Observed:
         for call, variant in zip(self.calls, chosen, strict=True):
             if not any(variant is one for one in mine[call.owner]):
                 mine[call.owner].append(variant)
-        rest = [mine[one.owner] for one in self.calls[len(begun) :]]
-        found = [*([one] for one in begun), *rest]
+        found = [*([one] for one in begun), *self.options(mine)[len(begun) :]]
         options = [[_numbers(one, v) for v in those] for one, those in zip(self.calls, found, strict=True)]
         places = self.choose(budget, options)[0]
         return None if places is None else [those[v] for those, v in zip(found, places, strict=True)]
 
     def chosen(self, budget: int, variants: dict[Any, list[Variant]]) -> Any:
         """The choice when each instance may run any of its class's variants."""
-        options = [[_numbers(one, v) for v in variants[one.owner]] for one in self.calls]
-        return self.choose(budget, options)
+        pairs = zip(self.calls, self.options(variants), strict=True)
+        return self.choose(budget, [[_numbers(one, v) for v in those] for one, those in pairs])
+
+    def options(self, variants: dict[Any, list[Variant]]) -> list[list[Variant]]:
+        """What each instance may run, of the variants of its class."""
+        return [[one.variant] if one.is_fixed else variants[one.owner] for one in self.calls]
 
     def numbers(self, variants: list[Variant]) -> list[Numbers]:
         """What instance ``i`` takes when it runs variant ``i``."""
@@ -179,7 +186,7 @@ def learnt(group: Any, step: Step) -> Known:
         _refuse(group, asked, need, holder)
         least = [one.variant for one in instances]
         return Known(tuple(step.trail), least, asked, peak, 0, 0, holder, observed=observed, needs=need)
-    found = [variants[one.owner][v] for one, v in zip(instances, chosen, strict=True)]
+    found = [those[v] for those, v in zip(observed.options(variants), chosen, strict=True)]
     base = sum(one.owner.base.schedule.base_time for one in instances)
     log.info(
         "rk: %d calls of %d graphs: peak %d of %d bytes at %s, %.1f %% more time by plan, %.1f %% at least",
@@ -303,8 +310,7 @@ def _share(
     """The largest share of what they would like that all instances may hold alike."""
 
     def fits(share: float) -> bool:
-        ends = ((one, variants[one.owner]) for one in instances)
-        options = [[_mixed(one.taking(those[0]), one.taking(those[-1]), share)] for one, those in ends]
+        options = [[_mixed(one, variants[one.owner], share)] for one in instances]
         return observed.choose(budget, options)[0] is not None
 
     low, high = 0.0, 1.0
@@ -316,7 +322,10 @@ def _share(
     return low
 
 
-def _mixed(least: Numbers, most: Numbers, share: float) -> Numbers:
+def _mixed(call: Call, variants: list[Variant], share: float) -> Numbers:
+    if call.is_fixed:
+        return call.taking(call.variant)
+    least, most = call.taking(variants[0]), call.taking(variants[-1])
     held = least[0] + int(share * max(most[0] - least[0], 0))
     return held, max(most[1], held), max(most[2], held), most[3]
 

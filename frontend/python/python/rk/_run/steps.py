@@ -39,12 +39,14 @@ class Begin(NamedTuple):
     """The parameters have gradients already, so that those of this call will be added to them: a call does
     something else, in bytes, in the first micro-batch of a step and in those that follow.
     """
+    is_hooked: bool
+    """Hooks get what it saves."""
 
     @classmethod
     def of(cls, instance: Instance) -> Begin:
         """That of an instance; all of its parameters are taken to be like the first."""
         leaves = instance.leaves
-        return cls(instance.owner, bool(leaves) and leaves[0].grad is not None)
+        return cls(instance.owner, bool(leaves) and leaves[0].grad is not None, instance.is_hooked)
 
 
 def owners(trail: Iterable[Any]) -> list[Any]:
@@ -148,6 +150,8 @@ class Step:
         """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
         """With scope ``device``: bytes that were there when it began, and those."""
+        self.awaits = False
+        """Some of its calls were made inside of checkpoints of the user's, which make them again."""
         self.is_told = False
         """The user has been told that it may exceed the budget."""
 
@@ -159,6 +163,8 @@ class Step:
     @property
     def are_apart(self) -> bool:
         """Whether every instance was over before the next one began."""
+        if self.awaits:
+            return False
         begun = [place for place, mark in enumerate(self.trail) if isinstance(mark, Begin)]
         ends = [self.ends.get(place, len(self.trail)) for place in range(len(begun))]
         return all(end < begin for end, begin in zip(ends, begun[1:], strict=False))

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rk._codegen import program, saved_hooks
+from rk._codegen import emit, program, saved_hooks
 from rk._graph import joint, loans, random_state, switches
 from rk._graph.step import Step
 from rk._plan.schedule import Schedule
@@ -86,9 +86,16 @@ class Code:
         """The bytes of these."""
         self.own: set[Key] = set()
         """What nobody else has."""
+        self._outlines: list[Any] = []
+        """Shape, type and device of each, as far as it is a tensor."""
         self.viewed: set[Key] = set()
         """The inputs that backward reads where they were, whatever memory the caller gives them."""
         self._tell_apart(step)
+
+    def stand_in(self, place: int) -> torch.Tensor:
+        """What looks like a saved tensor, and has the memory of one element."""
+        shape, dtype, device = self._outlines[place]
+        return torch.empty((), dtype=dtype, device=device).expand(shape)
 
     def run_backward(self, args: list[Any], values: list[Any], relevant: switches.Relevant) -> Sequence[Any]:
         """The backward pass after a forward pass with these values of PyTorch's switches."""
@@ -116,6 +123,9 @@ class Code:
                 self.copied[key] = _tensor(named[value]).untyped_storage().nbytes()
             tensor = None if kind == "state" else _tensor(inputs[value] if kind == "input" else named[value])
             storage = None if tensor is None else joint.storage_of(tensor)
+            looks = emit.state_meta(named[value])["val"] if kind == "state" else tensor
+            outline = None if looks is None else (tuple(map(int, looks.shape)), looks.dtype, looks.device)
+            self._outlines.append(outline)
             if storage in callers:
                 self.callers[key] = tensor.untyped_storage().nbytes()
             elif kind == "node" and tensor is not None and storage not in resident:
@@ -154,6 +164,8 @@ class Instance:
         "free",
         "closed",
         "group",
+        "is_fixed",
+        "is_hooked",
         "leaves",
         "number",
         "owner",
@@ -173,6 +185,10 @@ class Instance:
         """Nothing is held any more."""
         self.setting = owner.relevant.values()
         """PyTorch's switches in its forward half."""
+        self.is_hooked = saved_hooks.installed()[0]
+        """Hooks get what it saves."""
+        self.is_fixed = owner.switches and not saved_hooks.let_switch()
+        """It runs what is compiled."""
         self.place = -1
         """Which forward half of the step it is."""
         self.leaves: Sequence[torch.Tensor] = ()
@@ -206,7 +222,8 @@ class Switch(program.Program):
         self.base = Code(step, about, write)
         self._owner = owner
         self._handed, self._slots = len(step.outputs), len(self.base.keys)
-        self._place = self._slots - about["forward"]["unchecked"] - about["forward"]["opaque"]
+        self._opaque = about["forward"]["opaque"]
+        self._place = self._slots - about["forward"]["unchecked"] - self._opaque
         """Where ticket and keeper are among what is saved."""
         self._instances: dict[int, tuple[Instance, weakref.ref[Any]]] = {}
         """With what tells that the ticket is gone."""
@@ -223,8 +240,7 @@ class Switch(program.Program):
 
     def _forward(self, args: list[Any]) -> list[Any]:
         hooked, recomputed = saved_hooks.installed()
-        # Hooks get what autograd saves, and nothing else is to be held where they are to let go of it.
-        instance = self._owner.group.begin(self._owner, args, hooked)
+        instance = self._owner.group.begin(self._owner, args)
         code = self.base if instance.variant is self._owner.base else instance.variant.code
         lets_go = None if hooked else less.prepared(instance, code, args)
         try:
@@ -239,6 +255,8 @@ class Switch(program.Program):
             saved = [one.detach() if key in code.viewed else one for key, one in pairs]
         if code is not self.base:
             saved = self._in_slots(instance, code, saved)
+        if recomputed:
+            self._for_a_checkpoint(instance, code, saved)
         number = instance.number
         ticket = torch.full((), number, device="cpu")
         # Without hooks both stay what they are.
@@ -269,6 +287,19 @@ class Switch(program.Program):
         instance.versions = {key: loans.version(beside[key]) for key in places.checked}
         return [_nothing() if place is None else saved[place] for place in places.in_slots]
 
+    def _for_a_checkpoint(self, instance: Instance, code: Code, saved: list[Any]) -> None:
+        """A checkpoint compares what is saved in both of its runs, and throws the node of the second away."""
+        unused = self._places_of(code).in_slots[: self._place] if code is not self.base else []
+        for place in [place for place, mine in enumerate(unused) if mine is None]:
+            saved[place] = self.base.stand_in(place)
+        late = slice(self._place, self._slots - self._opaque)
+        if saved_hooks.runs_again():
+            beside = instance.beside or {}
+            instance.beside = {**beside, **dict(zip(self.base.keys[late], saved[late], strict=True))}
+        elif not instance.is_fixed:
+            instance.beside = None
+            saved[late] = [_nothing() for _ in saved[late]]
+
     def _over(self, number: int, _: Any) -> None:
         found = self._instances.pop(number, None)
         if found is not None:
@@ -286,7 +317,9 @@ class Switch(program.Program):
         instance.group.begin_backward(instance)
         del args[self._place : self._place + 2], ticket, keeper
         code = self.base if instance.variant is self._owner.base else instance.variant.code
-        given = args if code is self.base else self._out_of_slots(instance, code, args)
+        given = (
+            args if code is self.base and not instance.beside else self._out_of_slots(instance, code, args)
+        )
         if torch._C._autograd._get_current_graph_task_keep_graph() is False:
             instance.beside = None
             instance.close()
