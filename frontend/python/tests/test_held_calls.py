@@ -97,3 +97,23 @@ def test_gradients_that_are_added_count_from_when_they_are_made(share):
     assert equal(bits, same)
     assert max(found) <= budget
     assert 0.98 * budget <= known.peak <= 1.01 * max(found), (budget, known.peak, found)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.4])
+def test_gradients_of_weights_that_are_computed_are_not_those_of_parameters(share, recwarn):
+    """The inner step of meta-learning: what backward makes of them waits for code of the caller's."""
+
+    def adapted(model):
+        fast = {name: one * 1.0 for name, one in model.named_parameters()}
+        torch.func.functional_call(model, fast, (ids(rows=1),)).backward()
+
+    plain, bits = trained(Tower, adapted, by_blocks())
+    budget = int(share * plain[-1])
+    _, same = trained(Tower, adapted, by_blocks(budget=budget))
+    assert equal(bits, same)
+    ((known,),) = (one.known for one in group.GROUPS.values())
+    # The weights stand there when the step begins, and are there when it is over.
+    assert known.measured <= 1.005 * known.peak <= budget
+    assert not [one for one in recwarn if "rk/_run" in one.filename], (
+        "nothing reads .grad where there is none"
+    )

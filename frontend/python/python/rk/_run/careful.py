@@ -154,7 +154,7 @@ class Careful:
             return
         smallest = budget + missing + budget // MARGIN
         text = f"{name} does not fit in {budget} bytes{self.told()}: {missing} bytes are missing"
-        text += f". The smallest budget that should do is {smallest} bytes"
+        text += f". The smallest budget that does up to here is {smallest} bytes; what follows may need more"
         sequence.refuse(self, text, budget, smallest, name)
 
     def exceeds(self, owner: Any, least: Variant, level: int) -> Variant:

@@ -182,7 +182,7 @@ class Group(Metered, Careful):
             elif self.step.known is None and not (self.step.metered or self._is_one_again()):
                 self._share()
             self.step.awaits |= self.awaited.meet()
-            instance.leaves = [args[place] for place in owner.trained]
+            instance.train(args[place] for place in owner.trained)
             step = self.step
             if step.begins(instance, forward=True):
                 self.sequences.rejoin(step, self._suits)
@@ -296,7 +296,7 @@ class Group(Metered, Careful):
         self.finish(owner)
         key = (
             owner,
-            any(args[place].grad is not None for place in owner.trained[:1]),
+            any(one.is_leaf and one.grad is not None for one in (args[place] for place in owner.trained[:1])),
             saved_hooks.installed()[0],
         )
         known = self.sequences.expected(key) if self.shared else None

@@ -194,9 +194,11 @@ class Metered:
         return 0
 
     def _accumulates(self, instance: Instance) -> bool:
-        """Whether the gradients that a backward half makes are added to others, and count meanwhile."""
-        if not self.adds_gradients:
-            return False
+        """Whether the gradients that a backward half makes count meanwhile: they are added to others, or are
+        not those of parameters.
+        """
+        if not self.adds_gradients or instance.computes_more:
+            return self.adds_gradients
         others = {id(leaf) for one in self.open.values() if one is not instance for leaf in one.leaves}
         others |= self.step.met
         gathered: Any = self.meter.parameters.is_gathered

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -163,6 +163,7 @@ class Instance:
         "beside",
         "free",
         "closed",
+        "computes_more",
         "group",
         "is_fixed",
         "is_hooked",
@@ -193,12 +194,20 @@ class Instance:
         """Which forward half of the step it is."""
         self.leaves: Sequence[torch.Tensor] = ()
         """The parameters that it computes gradients of."""
+        self.computes_more = False
+        """Some of the weights are computed, so that their gradients are not those of parameters."""
         self.beside: dict[Key, torch.Tensor] | None = None
         """What is saved beyond the slots."""
         self.versions: dict[Key, int] = {}
         self.remembered: random_state.Remembered = {}
         self.free: Callable[[], None] | None = None
         """Lets go of what need not be held, for running it again; None if that cannot be."""
+
+    def train(self, weights: Iterable[torch.Tensor]) -> None:
+        """It computes gradients of these."""
+        given = list(weights)
+        self.leaves = [one for one in given if one.is_leaf]
+        self.computes_more = len(self.leaves) < len(given)
 
     @property
     def bytes(self) -> int:
