@@ -117,3 +117,30 @@ def test_gradients_of_weights_that_are_computed_are_not_those_of_parameters(shar
     assert not [one for one in recwarn if "rk/_run" in one.filename], (
         "nothing reads .grad where there is none"
     )
+
+
+@pytest.mark.filterwarnings("always:rk. a step of:UserWarning")
+def test_what_is_there_for_a_moment_in_later_steps_is_told_and_observed():
+    """It comes and goes between two calls, when the sequence has been known and measured."""
+
+    def with_something_large(model):
+        loss = model(ids())
+        torch.empty(budget // 16)
+        loss.backward()
+
+    plain, _ = trained(Tower, in_turn(with_nothing), by_blocks(), steps=1)
+    budget = int(0.6 * plain[0])
+    turns = [with_nothing] * 3 + [with_something_large] * 5
+    _, bits = trained(Tower, in_turn(*turns), by_blocks(), steps=8)
+    with pytest.warns(
+        UserWarning, match=r"rk: a step of 8 calls has taken \d+ bytes .*: it was not as"
+    ) as told:
+        found, same = trained(Tower, in_turn(*turns), by_blocks(budget=budget), steps=8)
+    assert equal(bits, same)
+    exceeding = [peak for peak in found if peak > budget]
+    assert found[5:] == [peak for peak in found[5:] if peak <= budget], (budget, found)
+    assert len([one for one in told if "rk: a step" in str(one.message)]) == len(exceeding) == 2
+
+
+def with_nothing(model):
+    model(ids()).backward()

@@ -192,7 +192,7 @@ class Careful:
             budget = room + self.stands(step)
         else:
             return
-        took = self.taken(step) - step.to_come - (step.peak - step.surely)
+        took = max(self.taken(step) - step.to_come - (step.peak - step.surely), step.seen)
         is_told = step.is_told or (known is not None and known.needs is not None)
         if is_told or took <= budget + self.let_go_late():
             return

@@ -165,12 +165,17 @@ class Metered:
         known, place = step.known, len(step.trail) - 1
         if not known.lets_go or place not in known.watched or step.began is None:
             return False
-        growth = known.watched[place].growth
+        growth, gradients = known.watched[place]
         # A reading forgets the most so far, which a metered step asks for.
         now = self._raw() if step.metered else self.meter.glance()
+        if not step.metered:
+            # Gradients that were made meanwhile may be in the most.
+            step.seen = max(step.seen, self.meter.most - step.began - gradients + known.made)
         more = now - step.began - growth
         free = max(known.budget - max(known.peak, known.measured or 0), 0)
-        if more <= free or more <= free + self.let_go_late():
+        late = self.let_go_late()
+        is_over = self.adds_gradients and step.seen > known.budget + late and known.needs is None
+        if not is_over and (more <= free or more <= free + late):
             return False
         step.departed = step.has_more = True
         return True

@@ -35,6 +35,8 @@ class Meter:
         """Their bytes at the last reading."""
         self.raw = 0
         """All bytes at the last reading."""
+        self.most = 0
+        """The most bytes, with gradients, between the last glance and what was read before."""
         self.surely = 0
         """What the last reading says of the most at least: some of it may have become gradients."""
 
@@ -62,7 +64,7 @@ class Meter:
 
     def glance(self) -> int:
         """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""
-        level: int = self._read()[0]
+        level, self.most = self._read()
         return level
 
 

@@ -146,6 +146,8 @@ class Step:
         """Bytes that were there when the first forward half began, with gradients; None if nobody looked."""
         self.given: dict[int, Given] = {}
         """By address, what the first call was given; it is taken to be of the step until :meth:`see`."""
+        self.seen = 0
+        """Bytes that glances at memory say it has taken at least."""
         self.has_more = False
         """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
