@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from larger import LARGER
 from test_pairs import Encoder, pair, whole
-from test_runs import Tower, by_blocks, equal, once, trained
+from test_runs import Block, Tower, by_blocks, equal, once, trained
 
 from rk._run import group
 
@@ -27,6 +28,26 @@ def test_equal_layers_share_the_budget():
     # Kernels are compiled and measured within the first step.
     assert all(peak <= budget for peak in found[1:]), (budget, found)
     assert found[-1] >= 0.75 * budget, "what is free is used once the sequence is known"
+
+
+class Attending(Block):
+    """Its weights of attention are saved, and Inductor has one buffer for them and for a view of them."""
+
+    def forward(self, x):
+        q, k, v = self.up(self.norm(x))[..., :96].chunk(3, -1)
+        return super().forward(x + torch.softmax(q @ k.transpose(-1, -2), -1) @ v)
+
+
+def test_a_buffer_that_is_called_by_a_view():
+    def attending():
+        tower = small()
+        tower.blocks = torch.nn.ModuleList(Attending() for _ in range(2))
+        return tower
+
+    peaks, _ = trained(attending, once, by_blocks_in_inductor, steps=2)
+    budget = int(0.7 * peaks[-1])
+    found, _ = trained(attending, once, by_blocks(budget=budget, codegen="inductor"), steps=3)
+    assert all(peak <= budget for peak in found[1:]), (budget, found)
 
 
 @LARGER

@@ -82,7 +82,7 @@ class Writer:
 
     def _view(self, node: fx.Node, base: fx.Node, instance: fx.Node, number: int) -> fx.Node:
         """A view that forward has of a buffer, written of an instance of it."""
-        if node is base:
+        if node is base or _is_same(base, node):
             return instance
         if node.op == "get_attr":
             return self._copy(node, "get_attr", node.target, (), {})
@@ -161,6 +161,21 @@ class Writer:
             instance.meta[loans.UNCHECKED] = carried.meta[loans.UNCHECKED]
         for carried in reversed(self.carried.values()):
             next(iter(self.backward.nodes)).prepend(carried)
+
+
+def _is_same(view: fx.Node, node: fx.Node) -> bool:
+    """Whether a node is made of another by views that change nothing, such as an expansion to the sizes that
+    are there: Inductor has one buffer for both, which it may call by the view.
+    """
+    traced = joint.tensor_of(node)
+    while view is not node:
+        value, is_view = joint.tensor_of(view), getattr(view.target, "is_view", False)
+        if not is_view or len(view.all_input_nodes) != 1 or traced is None or value is None:
+            return False
+        if (value.shape, value.stride()) != (traced.shape, traced.stride()):
+            return False
+        view = view.all_input_nodes[0]
+    return True
 
 
 def _is_view(node: fx.Node) -> bool:
