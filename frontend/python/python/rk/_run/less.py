@@ -114,7 +114,8 @@ def _become_checkpoint(
     states = {key: instance.remembered[key[1]].get_state() for key in way.states}
     beside = {**spared, **states, **(instance.beside or {})}
     instance.beside = {key: one for key, one in beside.items() if key in way.reads}
-    instance.versions |= {key: versions[key] for key in spared if key in way.checked}
+    known = instance.versions | {key: versions[key] for key in spared if key in way.checked}
+    instance.versions = {key: one for key, one in known.items() if key in instance.beside}
     instance.variant, instance.free, instance.remembered = instance.owner.checkpoint, None, {}
 
 
