@@ -13,6 +13,7 @@ from typing import Any
 
 from rk._plan import cache, ranks
 from rk._run import sequence
+from rk._run.observed import Observed
 from rk._run.steps import Begin, Known, Step
 
 log = logging.getLogger("rk")
@@ -64,7 +65,7 @@ def _taken(group: Any, step: Step, published: dict[str, Any]) -> Known | None:
         return None
     room, stands = group.room(step), group.stands(step)
     budget = published["budget"] if room is None else room + stands
-    observed = sequence.Observed(step)
+    observed = Observed(step)
     if not (observed.are_apart or observed.suits(budget - stands, variants)):
         return None
     numbers = {name: published[name] for name in _NUMBERS}

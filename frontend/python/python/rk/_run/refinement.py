@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rk._run.sequence import Observed
+    from rk._run.observed import Observed
     from rk._run.variants import Variant
 
     Variants = dict[Any, list[Variant]]

@@ -102,7 +102,7 @@ class Known:
     surprises: int = 0
     """How many of these steps in a row had more memory in use than was foreseen."""
     observed: Any = None
-    """What was read of the step that the choice was made for (:class:`rk._run.sequence.Observed`)."""
+    """What was read of the step that the choice was made for (:class:`rk._run.observed.Observed`)."""
     needs: int | None = None
     """The smallest budget known to do, where nothing fits."""
     continued: Callable[[list[Variant], list[Variant]], list[Variant] | None] | None = None

@@ -8,7 +8,7 @@ choice leaves room for, the step is careful from there on.
 
 from __future__ import annotations
 
-from rk._run.sequence import Observed
+from rk._run.observed import Observed
 from rk._run.steps import Level, Step
 from rk._run.variants import Variant
 
