@@ -14,6 +14,7 @@ pub(crate) mod disjunctive_branching;
 pub mod fixed_order;
 pub(crate) mod label_setting;
 pub mod lagrangian;
+pub mod limits;
 pub mod multi_cut;
 pub(crate) mod multi_cut_rows;
 
@@ -21,10 +22,11 @@ use std::time::Duration;
 
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, ValueId, working_set};
 
-use crate::bound::branch_and_bound::{Limits, Solved, rounded};
+use crate::bound::branch_and_bound::{Solved, rounded};
 use crate::bound::cut::{Choice, Cut, Cutter};
 use crate::bound::cut_selection::scan;
 use crate::bound::disjunctive_branching::Branches;
+use crate::bound::limits::Limits;
 use crate::milp::Options;
 use crate::portfolio::clock::now;
 use crate::portfolio::request::BoundKind;

@@ -3,6 +3,7 @@
 //! Not here: first plans (`construct`), and proofs that nothing is better (`bound`).
 
 pub(crate) mod annealing;
+pub(crate) mod any_plan;
 pub(crate) mod lns;
 pub(crate) mod order_annealing;
 pub(crate) mod racing;

@@ -13,12 +13,12 @@
 //! instance matters to it by its sum alone. So the least time of an instance with all inside of it is a step function of
 //! that sum, made from those of the instances inside: an exact dynamic program, whose labels are pairs of bytes and time of
 //! which none is better in both. Equal instances have few different sums, so many layers have few labels. Beyond [`MOST`]
-//! labels it keeps some of them; the answer is then a choice that fits, with a bound. Other orders are [`crate::interleaved`]'s.
+//! labels it keeps some of them; the answer is then a choice that fits, with a bound. Other orders are [`interleaved`]'s.
 //!
 //! Source: Zhao, Le Hellard, Eyraud-Dubois, Gusak, Beaumont, "Rockmate" (ICML 2023), rk-Rotor, whose blocks have several
 //! options each; the multiple-choice knapsack along a stack (Kellerer, Pferschy, Pisinger, "Knapsack Problems", 11.5).
 
-use crate::interleaved;
+pub(crate) mod interleaved;
 
 /// Labels of one step function at most.
 const MOST: usize = 4096;

@@ -1,7 +1,6 @@
 //! The choice among variants against all choices there are.
 
-use crate::instances::{Event, Instance, Run, Unmet, Variant, choose, highest};
-use crate::interleaved;
+use crate::instances::{Event, Instance, Run, Unmet, Variant, choose, highest, interleaved};
 
 /// A small generator of numbers, so that the cases are the same everywhere.
 struct Dice(u64);

@@ -33,7 +33,6 @@ mod improve;
 mod instances;
 #[cfg(test)]
 mod instances_tests;
-mod interleaved;
 mod layout;
 pub mod milp;
 mod patience;
@@ -45,14 +44,15 @@ mod transfers;
 pub use chain_dp::save_budgets::{SaveBudgets, Spread, UnknownSpread};
 pub use construct::checkpoint::checkpoint;
 pub use instances::{Choice, Event, Instance, Run, Unmet, Variant, choose};
-pub use layout::assign_addresses::{Spare, with_addresses};
-pub use layout::fit_budget::{packing_time, packs_easily};
+pub use layout::assign_addresses::{packing_time, with_addresses};
+pub use layout::fit_budget::packs_easily;
 pub use milp::{MilpSolver, UnknownMilpSolver};
 pub use patience::{Goal, Patience, TimeLimit, UnknownGoal};
 pub use portfolio::memo::{REVISION, Record, question};
 pub use portfolio::pareto::pareto;
 pub use portfolio::request::{
-    Addresses, BoundKind, Outcome, Plan, Progress, Request, Status, Stop, Timekeeping, UnknownTimekeeping,
+    Addresses, BoundKind, Outcome, Plan, Progress, Request, Spare, Status, Stop, Timekeeping,
+    UnknownTimekeeping,
 };
 pub use portfolio::solver::{Solver, UnknownSolver};
 pub use transfers::{TransferOutcome, TransferPlan, solve_with_transfers};
@@ -62,7 +62,7 @@ use construct::{baseline, dtr, greedy};
 use layout::fit_budget;
 use milp::{checkmate, stages};
 use portfolio::incumbent::Incumbent;
-use portfolio::{auto, prove};
+use portfolio::{auto, first_attempt, min_feasible_budget, prove};
 use rk_plan::judge;
 use state::flat_graph;
 
@@ -80,7 +80,7 @@ pub fn solve(request: &Request) -> Outcome {
 fn solve_logical(request: &Request) -> Outcome {
     let mut task = Incumbent::new(request);
     solve_task(&mut task);
-    task.outcome()
+    answer(task)
 }
 
 /// The same from the plans of a budget near by, without a look at anything else.
@@ -89,6 +89,14 @@ fn solve_nearby(request: &Request) -> Outcome {
     warm_up(&mut task);
     if !task.is_settled() {
         auto::nearby(&mut task);
+    }
+    answer(task)
+}
+
+/// What is known in the end; without a plan also what would fit.
+fn answer(mut task: Incumbent) -> Outcome {
+    if task.plan.is_none() {
+        min_feasible_budget::search(&mut task);
     }
     task.outcome()
 }
@@ -118,7 +126,7 @@ fn solve_task(task: &mut Incumbent) {
     match task.request.solver {
         Solver::KeepAll => {}
         Solver::DropAll => baseline::drop_all(task),
-        Solver::Greedy => auto::greedy(task),
+        Solver::Greedy => first_attempt::from_any_order(task),
         Solver::Local => auto::local(task),
         Solver::Cut => auto::cut(task),
         Solver::Ilp => stages::stage_ilp(task),

@@ -4,6 +4,7 @@
 
 pub(crate) mod auto;
 pub(crate) mod clock;
+pub(crate) mod first_attempt;
 pub(crate) mod incumbent;
 pub(crate) mod memo;
 pub(crate) mod min_feasible_budget;
@@ -12,3 +13,4 @@ pub(crate) mod prove;
 pub(crate) mod request;
 pub(crate) mod solver;
 pub(crate) mod starts;
+pub(crate) mod worthwhile;

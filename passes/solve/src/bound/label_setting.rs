@@ -18,9 +18,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::bound::branch_and_bound::Limits;
 use crate::bound::cut::{Choice, Cut};
 use crate::bound::lagrangian::Price;
+use crate::bound::limits::Limits;
 
 /// Frontiers per layer, at most; wider graphs are left to branch and bound.
 const FRONTIERS: usize = 512;

@@ -27,10 +27,12 @@ use crate::chain_dp::rcsp::BlockOptions;
 use crate::construct::greedy::greedy;
 use crate::improve::lns::Solution;
 use crate::improve::racing::{Until, search};
-use crate::portfolio::auto::{cuts_fit, first_attempt, portfolio};
+use crate::portfolio::auto::portfolio;
+use crate::portfolio::first_attempt::first_attempt;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::starts::replayed;
+use crate::portfolio::worthwhile::cuts_fit;
 use crate::state::flat_graph::from_sequence;
 
 /// Budgets of the walk, in per mille of the one that would fill the memory. What a plan overshoots is repaired.

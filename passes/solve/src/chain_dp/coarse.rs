@@ -18,9 +18,9 @@ use crate::chain_dp::rotor::Table;
 use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::construct::greedy::greedy;
 use crate::improve::lns::Solution;
-use crate::portfolio::auto::gap_is_large;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::worthwhile::gap_is_large;
 use crate::state::flat_graph::from_sequence;
 
 /// Blocks of the chains that are tried, the finer ones only while the gap is large.

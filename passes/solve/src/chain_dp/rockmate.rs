@@ -23,9 +23,10 @@ use std::time::Instant;
 
 use rk_plan::{Graph, ValueId};
 
-use crate::bound::branch_and_bound::{Limits, solve};
+use crate::bound::branch_and_bound::solve;
 use crate::bound::cut::{Cut, CutNode, CutValue};
 use crate::bound::fixed_order::split;
+use crate::bound::limits::Limits;
 use crate::chain_dp::blocks::{Block, ids};
 use crate::chain_dp::rotor::{by_chain, keep_everything, stages};
 use crate::chain_dp::save_budgets::SaveBudgets;

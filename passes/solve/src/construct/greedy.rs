@@ -13,6 +13,9 @@ use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::FlatGraph;
 use crate::state::slotted_timeline::SlottedTimeline;
 
+/// Attempts with growing randomness when the first one fails, where a plan is worth some.
+pub(crate) const TRIES: u32 = 6;
+
 /// A sequence within the budget, from the legal one in `start`; at most `tries` attempts.
 pub(crate) fn greedy(
     model: &FlatGraph,

@@ -20,7 +20,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::construct::gap_eviction::{EvictionParams, Repair};
 use crate::construct::prune_redundant::{clean, recomputed};
 use crate::portfolio::clock::Clock;
-use crate::state::flat_graph::{FlatGraph, NONE};
+use crate::portfolio::request::Plan;
+use crate::state::flat_graph::{FlatGraph, NONE, from_sequence};
 use crate::state::slotted_timeline::SlottedTimeline;
 
 /// The best sequence that a search has seen.
@@ -28,6 +29,12 @@ use crate::state::slotted_timeline::SlottedTimeline;
 pub(crate) struct Solution {
     pub(crate) nodes: Vec<u32>,
     pub(crate) cost: u64,
+}
+
+impl From<&Plan> for Solution {
+    fn from(plan: &Plan) -> Self {
+        Self { nodes: from_sequence(&plan.sequence), cost: plan.trace.time.0 }
+    }
 }
 
 /// A search that can be continued.

@@ -41,7 +41,7 @@ mod tests {
 
     use super::*;
     use crate::Request;
-    use crate::portfolio::auto::first_attempt;
+    use crate::portfolio::first_attempt::first_attempt;
     use crate::synthetic::{Family, graph};
 
     /// In graphs of odd seeds weight gradients have a size and are kept to the end.

@@ -17,21 +17,21 @@
 
 use std::sync::Arc;
 
-use crate::construct::greedy as first_plan;
+use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
 use crate::construct::postponed_replay::{Held, wait};
 use crate::improve::annealing::memory_objective::{Walk, Within};
 use crate::improve::annealing::{Annealing, HEATS};
+use crate::improve::any_plan::search_any_plan;
 use crate::improve::lns::{Search, Solution};
 use crate::improve::reannealing::Cooling;
 use crate::layout::assign_addresses::{is_time_to_pack, leave_more, pack_early};
-use crate::portfolio::auto::{
-    SMALL, TRIES, gap_is_large, gap_within, moves, order_matters, proof_starts, search_any_plan,
-};
 use crate::portfolio::clock::{Clock, counted};
 use crate::portfolio::incumbent::Incumbent;
+use crate::portfolio::prove::proof_starts;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::starts::{Late, WAITING};
+use crate::portfolio::worthwhile::{SMALL, gap_is_large, gap_within, moves, order_matters};
 use crate::state::flat_graph::FlatGraph;
 
 /// Iterations of local search per start in the first round, times nodes, ...
@@ -348,7 +348,7 @@ fn annealed_starts(
             annealing.run(moves / 4, false, heat, clock);
         }
         annealing.run(moves, true, heat, clock);
-        let plan = first_plan::greedy(model, &annealing.best, budget, seed, TRIES, clock);
+        let plan = greedy(model, &annealing.best, budget, seed, TRIES, clock);
         found.extend(plan.map(|best| (best, seed)));
     }
     found
@@ -368,7 +368,7 @@ mod tests {
         let budget = base_trace(&graph).peak.0 as i64 / 100 * 60;
         let clock = Clock::new(std::time::Duration::MAX);
         let base: Vec<u32> = (0..model.len() as u32).collect();
-        let best = first_plan::greedy(&model, &base, budget, 0, TRIES, &clock).expect("a plan");
+        let best = greedy(&model, &base, budget, 0, TRIES, &clock).expect("a plan");
         assert!(
             lower_excess(&model, &best, budget, (10, Walk::Free), 0, &clock).is_none(),
             "too little time"
@@ -389,7 +389,7 @@ mod tests {
         let budget = rk_plan::Bytes(base_trace(&graph).peak.0 / 100 * 30);
         let request = crate::Request::new(&graph, budget);
         let mut task = Incumbent::new(&request);
-        crate::portfolio::auto::first_attempt(&mut task);
+        crate::portfolio::first_attempt::first_attempt(&mut task);
         let (mut late, mut turns, mut joined) = (Late::ALL.as_slice(), Vec::new(), 0);
         let (model, clock) = (Arc::clone(&task.model), Clock::new(std::time::Duration::MAX));
         while !late.is_empty() {

@@ -7,10 +7,9 @@
 //!
 //! Where that finds nothing it is tried less often.
 
-use crate::construct::greedy::greedy;
+use crate::construct::greedy::{TRIES, greedy};
 use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
-use crate::portfolio::auto::TRIES;
 use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::FlatGraph;
 

@@ -18,23 +18,11 @@ use std::time::Duration;
 
 use rk_plan::{Bytes, Time};
 
-use crate::layout::fit_budget::packing_time;
 use crate::layout::reorder::{MOST_RUNS, compact};
 use crate::layout::trade_time::Relief;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
-use crate::portfolio::request::{Addresses, Outcome, Plan, Progress, Request, Status};
-
-/// Time behind the limit of a search, for addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spare {
-    /// How much there is; if none, who asks packs himself.
-    pub time: Duration,
-    /// How much the search leaves besides, if its plans turn out not to pack as they are.
-    pub more: Duration,
-    /// How plans are packed.
-    pub addresses: Addresses,
-}
+use crate::portfolio::request::{Addresses, Outcome, Plan, Progress, Request, Spare, Status};
 
 /// The best plan of a search is packed for a look from this share of its time on, and not before this long: in less there is hardly time
 /// for the search.
@@ -64,6 +52,14 @@ const SOON: Duration = Duration::from_secs(1);
 const CHEAP: u64 = 500;
 /// ... and one in so many parts of what is not proven.
 const UNPROVEN: u64 = 2;
+
+/// What packing one plan of so many nodes takes, about; nothing to speak of below a thousand. Who packs after solving leaves
+/// this much of a time limit.
+pub fn packing_time(nodes: usize) -> Duration {
+    /// Per 2^20 pairs of nodes.
+    const PER_PAIRS: Duration = Duration::from_millis(3);
+    PER_PAIRS.saturating_mul(u32::try_from(nodes.saturating_pow(2) >> 20).unwrap_or(u32::MAX))
+}
 
 /// The largest arena that is near a peak: a hundredth above it.
 pub(crate) fn near(peak: Bytes) -> Bytes {

@@ -24,11 +24,11 @@ use std::time::Duration;
 use rk_plan::arena::{pack_with, packs_at_once};
 use rk_plan::{Bytes, Graph, Sequence, Time, base_trace, judge};
 
-use crate::layout::assign_addresses::{Spare, is_near, near};
+use crate::layout::assign_addresses::{is_near, near, packing_time};
 use crate::layout::reorder::{MOST_RUNS, compact};
 use crate::layout::trade_time::Relief;
 use crate::portfolio::clock::Clock;
-use crate::portfolio::request::{Addresses, Outcome, Plan, Request, Status, Stop};
+use crate::portfolio::request::{Addresses, Outcome, Plan, Request, Spare, Status, Stop};
 use crate::{solve_logical, solve_nearby};
 
 /// Attempts after the first, and the share of the time left for each search: of its own, or from plans of a budget near by.
@@ -64,14 +64,6 @@ const LOST: u64 = 33;
 const LOWERING: f64 = 0.1;
 /// Budgets closer than one in so many are not told apart.
 const FINE: u64 = 400;
-
-/// What packing one plan of so many nodes takes, about; nothing to speak of below a thousand. Who packs after solving leaves
-/// this much of a time limit.
-pub fn packing_time(nodes: usize) -> Duration {
-    /// Per 2^20 pairs of nodes.
-    const PER_PAIRS: Duration = Duration::from_millis(3);
-    PER_PAIRS.saturating_mul(u32::try_from(nodes.saturating_pow(2) >> 20).unwrap_or(u32::MAX))
-}
 
 /// Whether the given order packs without loss, as steps of training do, and a plan that is made in a moment nearly so. Then others do, too,
 /// nearly always. The steps of a recurrent layer run in an order that packs, and what is left of their small values in a plan does not.

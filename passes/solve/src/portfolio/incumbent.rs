@@ -11,11 +11,9 @@ use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
 use crate::bound::CutSolution;
 use crate::bound::a_star::States;
 use crate::bound::disjunctive_branching::Branches;
-use crate::layout::assign_addresses::Spare;
 use crate::milp::{Options, Spent};
 use crate::portfolio::clock::Clock;
-use crate::portfolio::min_feasible_budget;
-use crate::portfolio::request::{BoundKind, Outcome, Plan, Progress, Request, Status, Stop, enough};
+use crate::portfolio::request::{BoundKind, Outcome, Plan, Progress, Request, Spare, Status, Stop, enough};
 use crate::portfolio::solver::Solver;
 use crate::state::flat_graph::{FlatGraph, to_sequence};
 
@@ -260,9 +258,6 @@ impl<'a> Incumbent<'a> {
 
     /// The answer as of now.
     pub(crate) fn outcome(mut self) -> Outcome {
-        if self.plan.is_none() {
-            min_feasible_budget::search(&mut self);
-        }
         self.spent.push(self.began.elapsed());
         let settled = self.is_settled();
         let status = match (&self.plan, settled, self.infeasible) {

@@ -8,11 +8,15 @@ use rk_plan::{Time, working_set};
 use crate::bound::a_star::{Found, SMALL, States};
 use crate::bound::disjunctive_branching::Branches;
 use crate::bound::{CHAINED, order_free_below};
-use crate::portfolio::auto::first_attempt;
+use crate::construct::greedy::greedy;
+use crate::improve::lns::Solution;
+use crate::layout::assign_addresses::share_until_packing;
 use crate::portfolio::clock::Clock;
+use crate::portfolio::first_attempt::first_attempt;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::request::enough_of_a_bound;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::worthwhile::{FAR, gap_within};
 
 /// The share of the time left that a proof may take; less where the plan is far above the bound: there the time
 /// is worth more in the search.
@@ -27,7 +31,7 @@ const FIRST_LOOKS: u64 = 50_000;
 const LITTLE: u64 = 50;
 
 /// The share of the time left for the next proof, when the search goes on after it.
-pub(crate) fn share(task: &mut Incumbent, far: bool) -> f64 {
+fn share(task: &mut Incumbent, far: bool) -> f64 {
     let cost = task.best_cost();
     let at_rest = std::mem::replace(&mut task.tried_to_prove, cost) == cost;
     match (far, at_rest) {
@@ -39,7 +43,7 @@ pub(crate) fn share(task: &mut Incumbent, far: bool) -> f64 {
 
 /// Raises the bound of a task in a share of the time left; offers what the chain plays out, and returns those sequences that are
 /// over budget.
-pub(crate) fn prove(task: &mut Incumbent, share: f64) -> Vec<Vec<u32>> {
+fn prove(task: &mut Incumbent, share: f64) -> Vec<Vec<u32>> {
     let graph = task.request.graph;
     by_states(task);
     if task.is_settled() || graph.len() > CHAINED {
@@ -63,6 +67,26 @@ pub(crate) fn prove(task: &mut Incumbent, share: f64) -> Vec<Vec<u32>> {
         bound.sequences.iter().map(crate::state::flat_graph::from_sequence).collect();
     sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));
     sequences
+}
+
+/// A proof needs a good plan at hand, and what it plays out is a start.
+pub(crate) fn proof_starts(task: &mut Incumbent) -> Vec<Solution> {
+    let far = !gap_within(task, FAR);
+    let share = share(task, far).min(share_until_packing(task));
+    starts_by(task, share)
+}
+
+/// What a proof in a share of the time left plays out, repaired.
+pub(crate) fn starts_by(task: &mut Incumbent, share: f64) -> Vec<Solution> {
+    let mut starts = Vec::new();
+    for nodes in prove(task, share) {
+        let seed = task.request.seed;
+        if let Some(best) = greedy(&task.model, &nodes, task.budget, seed, 2, &task.clock) {
+            task.offer(&best.nodes, Solver::Cut);
+            starts.push(best);
+        }
+    }
+    starts
 }
 
 /// Goes on with the search over states, four times as long as before.

@@ -8,7 +8,6 @@ use rk_plan::arena::{self, Arena};
 use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
 use crate::chain_dp::save_budgets::SaveBudgets;
-use crate::layout::assign_addresses::Spare;
 use crate::milp::MilpSolver;
 use crate::portfolio::clock::counted;
 use crate::portfolio::solver::Solver;
@@ -119,6 +118,17 @@ impl Addresses {
         let arena = arena::pack_with(graph, &plan.sequence, &plan.trace, self.alignment, self.effort);
         Plan { arena: Some(arena), ..plan }
     }
+}
+
+/// Time behind the limit of a search, for addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// How much there is; if none, who asks packs himself.
+    pub time: Duration,
+    /// How much the search leaves besides, if its plans turn out not to pack as they are.
+    pub more: Duration,
+    /// How plans are packed.
+    pub addresses: Addresses,
 }
 
 impl<'a> Request<'a> {

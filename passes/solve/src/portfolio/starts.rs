@@ -14,15 +14,15 @@ use rk_plan::{Bytes, NodeId};
 
 use crate::bound::{CutSolution, held_at, roughly_held_at};
 use crate::chain_dp::coarse::{BLOCKS, coarse_starts};
-use crate::construct::greedy::greedy;
+use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
 use crate::construct::postponed_replay::{Held, wait};
 use crate::construct::replay::replay;
 use crate::improve::annealing::{Annealing, HEATS};
 use crate::improve::lns::Solution;
-use crate::portfolio::auto::{SMALL, TRIES, cuts_fit, gap_is_large, moves, order_matters};
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::worthwhile::{SMALL, cuts_fit, gap_is_large, moves, order_matters};
 
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;

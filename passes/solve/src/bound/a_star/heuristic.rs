@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use rk_plan::{Bytes, Graph};
 
 use super::{Bits, bit};
-use crate::bound::branch_and_bound::{self, Limits};
+use crate::bound::branch_and_bound;
 use crate::bound::cut::{Cut, Cutter};
 use crate::bound::cut_selection::scan;
+use crate::bound::limits::Limits;
 
 /// Cuts that are looked at, and subproblems for each.
 const AHEAD: usize = 8;

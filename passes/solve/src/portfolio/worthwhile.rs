@@ -1,0 +1,62 @@
+//! What is worth its time for a task: the questions that starts, searches and proofs ask before they begin.
+//!
+//! Not here: how the time is then divided; each of them does that for itself.
+
+use std::time::Duration;
+
+use crate::construct::list_scheduling::list_schedules;
+use crate::portfolio::incumbent::Incumbent;
+use crate::state::slotted_timeline::SlottedTimeline;
+
+/// Seconds of cuts per thousand nodes, with a reserve for slow machines: 1.5 s at 10,000 nodes.
+const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
+/// A plan is far from the bound if more than one part in this many of the base time lies between: 1 point.
+pub(crate) const FAR: u64 = 100;
+/// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
+pub(crate) const SMALL: usize = 500;
+/// Moves of an annealing, times nodes, ...
+pub(crate) const MOVES_PER_NODE: u64 = 200;
+/// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
+const MOVES: (u64, u64) = (100_000, 25_000);
+
+/// Half a percent of the base time between plan and bound, or no plan.
+pub(crate) fn gap_is_large(task: &Incumbent) -> bool {
+    !gap_within(task, 200)
+}
+
+/// Whether there is a plan, at most one part in `parts` of the base time above the bound.
+pub(crate) fn gap_within(task: &Incumbent, parts: u64) -> bool {
+    let gap = task.best_cost().map(|cost| cost.saturating_sub(task.bound.0));
+    gap.is_some_and(|gap| gap.saturating_mul(parts) <= task.base_time)
+}
+
+/// Whether a look at the cuts of a graph of this size can end in time: one flow in the whole network is not interrupted.
+pub(crate) fn cuts_fit(task: &Incumbent) -> bool {
+    task.clock.left() > CUT_TIME_PER_NODE.saturating_mul(u32::try_from(task.model.len()).unwrap_or(u32::MAX))
+}
+
+/// Moves of an annealing of the first round.
+pub(crate) fn moves(task: &mut Incumbent) -> u64 {
+    let most = if order_matters(task) && !gap_within(task, FAR) { MOVES.0 } else { MOVES.1 };
+    (MOVES_PER_NODE * task.model.len() as u64).min(most)
+}
+
+/// Whether annealing over the order pays: a list schedule alone lowers the peak, or nothing else has found a plan.
+pub(crate) fn order_matters(task: &mut Incumbent) -> bool {
+    if let Some(known) = task.order_matters {
+        return known;
+    }
+    let matters = !task.has_plan() || lists_lower_the_peak(task);
+    task.order_matters = Some(matters);
+    matters
+}
+
+/// Whether a list schedule alone lowers the peak. The graph of a training step is a ladder, and hardly any order of it is better than
+/// the given one.
+pub(crate) fn lists_lower_the_peak(task: &Incumbent) -> bool {
+    let peak = |order: &[u32]| SlottedTimeline::new(&task.model, order).peak();
+    let base: Vec<u32> = (0..task.model.len() as u32).collect();
+    let orders = list_schedules(&task.model, 5, task.request.seed, &task.clock);
+    let least = orders.iter().map(|order| peak(order)).min().unwrap_or(i64::MAX);
+    least < peak(&base) / 100 * 97
+}
