@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{AtenOp, BufferOp, Execution, LaunchOp, LoadStateOp, SaveStateOp, Space, StepOp};
-use rk_dialect::{Attr, Op, Value};
+use rk_dialect::{Op, PlanSummary, Value};
 use rk_step::{Instr, Launch, Layout, Place, Program, Run, Slot};
 
 use crate::body;
@@ -63,15 +63,12 @@ pub(crate) fn program<'c>(
         }
     }
     places.sort_unstable_by_key(|place| place.slot);
-    let attr = |name: &str| step.op().get(name);
-    let number =
-        |name: &str| attr(name).and_then(Attr::as_i64).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-    let text = |name: &str| attr(name).and_then(Attr::as_str).map(str::to_owned);
+    let said = PlanSummary::of(step);
     let layout = Layout {
-        target: text("rk.target").unwrap_or_else(|| "cpu".to_owned()),
-        chip: text("rk.chip"),
-        arena_bytes: number("rk.arena"),
-        gradient_bytes: number("rk.gradients"),
+        target: said.target.unwrap_or_else(|| "cpu".to_owned()),
+        chip: said.chip,
+        arena_bytes: said.arena.unwrap_or(0),
+        gradient_bytes: said.gradients.unwrap_or(0),
         places,
         launches,
     };

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use rk_dialect::ops::{self, AtenOp, DropOp, Execution, NodeOp, StepOp, Transfer, WaitOp};
-use rk_dialect::{Attr, Op, Stage, Value, names, transfers};
+use rk_dialect::{Attr, Op, PlanSummary, Stage, Value, names, transfers};
 use serde_json::{Map, Value as Json, json};
 
 use crate::blocks::{self, Block};
@@ -26,28 +26,8 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     for name in ["rk.device", "rk.settings", "rk.alignment", "rk.cost_model"] {
         json.extend(module.get(name).map(|value| (short(name), plain(value))));
     }
-    for name in [
-        "budget",
-        "peak",
-        "base_peak",
-        "resident",
-        "time",
-        "base_time",
-        "lower_bound",
-        "bound_kind",
-        "status",
-        "solver",
-        "arena",
-        "gradients",
-        "target",
-        "chip",
-        "stall",
-        "host_peak",
-        "host_budget",
-        "bandwidth",
-        "latency",
-    ] {
-        json.extend(step.op().get(&format!("rk.{name}")).map(|value| (name.to_owned(), plain(value))));
+    for name in PlanSummary::NAMES.into_iter().filter(|name| *name != "rk.offsets") {
+        json.extend(step.op().get(name).map(|value| (short(name), plain(value))));
     }
     let runs: Vec<Execution<'c>> = step.body().ops().into_iter().filter_map(Execution::of).collect();
     if step.stage() < Stage::Simplified {
@@ -67,9 +47,7 @@ pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     }
     if step.stage() >= Stage::Scheduled {
         json.insert("schedule".into(), step.body().ops().into_iter().filter_map(line_json).collect());
-        json.extend(
-            step.op().get("rk.offsets").and_then(Attr::as_i64s).map(|all| ("offsets".into(), all.into())),
-        );
+        json.extend(PlanSummary::of(step).offsets.map(|all| ("offsets".into(), all.into())));
     }
     Json::Object(json)
 }

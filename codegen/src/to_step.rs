@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, Execution, RunOp, StepOp};
-use rk_dialect::{Attr, Op, Stage, Value, transfers};
+use rk_dialect::{Attr, Op, PlanSummary, Stage, Value, transfers};
 use rk_step::{
     Arg, Call, Constant, Data, Instr, NodeId, Output, OutputRole, Plan, Program, Role, Run, Slot, Source,
     Step,
@@ -193,19 +193,17 @@ impl<'c> Translation<'c> {
 }
 
 fn plan(step: StepOp<'_>) -> Plan {
-    let number =
-        |name: &str| step.op().get(name).and_then(Attr::as_i64).and_then(|value| u64::try_from(value).ok());
-    let text = |name: &str| step.op().get(name).and_then(Attr::as_str).map(str::to_owned);
+    let said = PlanSummary::of(step);
     Plan {
-        budget_bytes: number("rk.budget"),
-        planned_peak_bytes: number("rk.peak").unwrap_or(0),
-        arena_bytes: number("rk.arena"),
-        base_peak_bytes: number("rk.base_peak"),
-        time_ns: number("rk.time"),
-        base_time_ns: number("rk.base_time"),
-        lower_bound_ns: number("rk.lower_bound"),
-        status: text("rk.status"),
-        solver: text("rk.solver"),
+        budget_bytes: said.budget,
+        planned_peak_bytes: said.peak.unwrap_or(0),
+        arena_bytes: said.arena,
+        base_peak_bytes: said.base_peak,
+        time_ns: said.time,
+        base_time_ns: said.base_time,
+        lower_bound_ns: said.lower_bound,
+        status: said.status,
+        solver: said.solver,
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`attrs`], [`types`] | stages, costs, ATen arguments; sizes, strides and bytes |
 //! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
 //! | [`pass`] | passes with options, and an example of one |
+//! | [`summary`] | what a step says of its plan, by name and type |
 //! | [`pointwise`] | pointwise operators as scalar functions; nodes as one loop over elements |
 //! | [`transfers`] | views of the ops that move values, and what each value is a copy of |
 //! | `verify`, `verify_transfers`, `verify_lowered` | one function per law, over `schedule` and over addresses |
@@ -35,6 +36,7 @@ pub mod pointwise;
 mod raw;
 mod schedule;
 mod step;
+pub mod summary;
 pub mod transfers;
 pub mod types;
 mod verify;
@@ -48,4 +50,5 @@ pub use raw::{
     At, Attr, Block, Context, Ctx, DenseBytes, Location, Module, NewOp, Op, Region, Type, Use, Value,
 };
 pub use raw::{insert_dialect, kernel_registry, lsp_server_main, opt_main};
+pub use summary::PlanSummary;
 pub use types::Tensor;

@@ -9,6 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::loans::LENT;
 use crate::ops::StepOp;
 use crate::raw::{Attr, Op};
+use crate::summary::PlanSummary;
 use crate::{verify, verify_lowered};
 
 /// Where an attribute stands.
@@ -43,22 +44,6 @@ pub(crate) fn attribute(op: Op<'_>, place: Place, name: &str, attribute: Attr<'_
 
 /// What is wrong with an attribute of an op.
 fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
-    const STEP: [&str; 14] = [
-        "rk.budget",
-        "rk.peak",
-        "rk.base_peak",
-        "rk.base_time",
-        "rk.time",
-        "rk.lower_bound",
-        "rk.alignment",
-        "rk.arena",
-        "rk.gradients",
-        "rk.host_budget",
-        "rk.host_peak",
-        "rk.stall",
-        "rk.bandwidth",
-        "rk.latency",
-    ];
     if name == "rk.stage" {
         if Stage::of(attribute).is_none() {
             return Some(format!("'rk.stage' is a #rk.stage<...>, not {attribute}"));
@@ -84,7 +69,8 @@ fn on_op(op: Op<'_>, name: &str, attribute: Attr<'_>) -> Option<String> {
             ));
         }
     }
-    if STEP.contains(&name) && attribute.as_i64().is_none_or(|number| number < 0) {
+    let is_number = name == "rk.alignment" || PlanSummary::is_number(name);
+    if is_number && attribute.as_i64().is_none_or(|number| number < 0) {
         return Some(format!(
             "'{name}' is a number of {} (i64, not negative), not {attribute}",
             if name == "rk.bandwidth" { "bytes per second" } else { "bytes or nanoseconds" }

@@ -21,6 +21,7 @@ use crate::names;
 use crate::ops::{BufferOp, Execution, LaunchOp, LoadStateOp, NodeOp, SaveStateOp, Space, StepOp};
 use crate::raw::{Attr, Op, Value};
 use crate::schedule::{Schedule, base, is_ordered, user};
+use crate::summary::PlanSummary;
 use crate::verify::{Verdict, s4_again_reproduces, s5_side_effects_once, s9_read_while_lent};
 
 /// rk.buffer by itself: a known space, an offset that is not negative.
@@ -269,14 +270,13 @@ struct Occupant<'c> {
 
 /// S7: every place is aligned and lies in its space, and no two that are needed at the same time share a byte.
 fn s7_places<'c>(schedule: &Schedule<'c>, lives: &Lives<'c>) -> Verdict<'c> {
-    let step = schedule.step.op();
-    let number =
-        |op: Op<'c>, name: &str| op.get(name).and_then(Attr::as_i64).and_then(|n| u64::try_from(n).ok());
-    let alignment =
-        step.parent().and_then(|module| number(module, "rk.alignment")).filter(|&n| n > 0).unwrap_or(64);
+    let said = PlanSummary::of(schedule.step);
+    let given = schedule.step.op().parent().and_then(|module| module.get("rk.alignment"));
+    let given = given.and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
+    let alignment = given.filter(|&bytes| bytes > 0).unwrap_or(64);
     let size = |space: Space| match space {
-        Space::Arena => number(step, "rk.arena").unwrap_or(0),
-        Space::Gradients => number(step, "rk.gradients").unwrap_or(0),
+        Space::Arena => said.arena.unwrap_or(0),
+        Space::Gradients => said.gradients.unwrap_or(0),
         Space::Parking => u64::MAX,
     };
     let occupants = occupants(schedule, lives);

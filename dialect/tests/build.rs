@@ -2,7 +2,7 @@
 
 use rk_dialect::create::{self, AtenCall, NewNode, NewRun};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
-use rk_dialect::{Arg, At, Attr, Context, Cost, Module, Op, Stage, Tensor, Type, names};
+use rk_dialect::{Arg, At, Attr, Context, Cost, Module, Op, PlanSummary, Stage, Tensor, Type, names};
 
 /// A linear layer and a ReLU in place, run, run again, dropped.
 fn step(context: &Context) -> Module<'_> {
@@ -253,4 +253,25 @@ fn a_view_answers_for_its_own_kind_only() {
     let module = step(&context);
     let op: Op<'_> = module.op();
     assert!(NodeOp::of(op).is_none() && RunOp::of(op).is_none() && StepOp::of(op).is_none());
+}
+
+/// A plan that is written takes away what the step said of another one; what has no attribute of its own stays.
+#[test]
+fn what_a_step_says_of_its_plan_is_what_was_written() {
+    let context = Context::new();
+    let text = "func.func @step() attributes {rk.stage = #rk.stage<scheduled>, rk.peak = 8 : i64, rk.offsets = array<i64: 0, 64>,\n\
+                rk.solver = \"cut\", rk.importer = \"ours\"} { return }\n";
+    let module = context.parse(text, "step.mlir").expect("well-formed");
+    let step = module.body().ops().into_iter().find_map(StepOp::of).expect("a step");
+    let read = PlanSummary::of(step);
+    let (peak, offsets, solver) = (Some(8), Some(vec![0, 64]), Some("cut".to_owned()));
+    assert_eq!(read, PlanSummary { peak, offsets, solver, ..PlanSummary::default() });
+
+    let written =
+        PlanSummary { time: Some(u64::MAX), status: Some("optimal".into()), ..PlanSummary::default() };
+    written.write(step);
+    let most = Some(i64::MAX as u64);
+    assert_eq!(PlanSummary::of(step), PlanSummary { time: most, ..written });
+    let left = |name: &str| step.op().get(name).is_some();
+    assert!(!left("rk.peak") && !left("rk.offsets") && !left("rk.solver") && left("rk.importer"));
 }

@@ -12,11 +12,10 @@ use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{DropOp, Execution, StepOp, Transfer, WaitOp};
-use rk_dialect::{Op, Value, transfers};
+use rk_dialect::{Op, PlanSummary, Value, transfers};
 use rk_plan::{Bytes, readable};
 
 use crate::planning::Problem;
-use crate::verify_schedule::number;
 
 /// What the ops of a step say.
 pub struct Journey<'c> {
@@ -97,12 +96,13 @@ impl<'c> Journey<'c> {
     /// # Errors
     /// The first run over one of them.
     pub fn within(&self, step: StepOp<'c>) -> Result<(), Diagnostic<'c>> {
+        let said = PlanSummary::of(step);
         let limits = [
-            ("S7", &self.device, "rk.budget", "on the device"),
-            ("S12", &self.host, "rk.host_budget", "in host memory"),
+            ("S7", &self.device, said.budget, "on the device"),
+            ("S12", &self.host, said.host_budget, "in host memory"),
         ];
         for (law, memory, budget, place) in limits {
-            let Some(budget) = number(step, budget) else { continue };
+            let Some(budget) = budget else { continue };
             let over = memory.iter().zip(&self.runs).find(|(bytes, _)| **bytes > budget);
             if let Some((&bytes, run)) = over {
                 let (bytes, budget) = (readable(Bytes(bytes)), readable(Bytes(budget)));
@@ -136,8 +136,9 @@ struct Clock {
 
 impl Clock {
     fn of(step: StepOp<'_>) -> Option<Self> {
-        let rate = number(step, "rk.bandwidth").filter(|&rate| rate > 0)?;
-        Some(Self { rate, latency: number(step, "rk.latency").unwrap_or(0) })
+        let said = PlanSummary::of(step);
+        let rate = said.bandwidth.filter(|&rate| rate > 0)?;
+        Some(Self { rate, latency: said.latency.unwrap_or(0) })
     }
 
     /// Makespan and stall.

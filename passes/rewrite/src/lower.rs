@@ -34,13 +34,13 @@ use rk_dialect::create::{self, NewLaunch};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{ConstantOp, DropOp, RunOp, Space, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
-use rk_dialect::{At, Attr, Op, Stage, Type, Value, transfers};
+use rk_dialect::{At, Op, PlanSummary, Stage, Type, Value, transfers};
 use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
 
 use crate::carry_out::carry_out;
 use crate::placing::{Judged, Placement};
 use crate::planning::Problem;
-use crate::{exit, placing, resident, verify_schedule};
+use crate::{exit, resident, verify_schedule};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -128,17 +128,16 @@ fn keep_all<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<(), Failure<'c>> {
     carry_out(step, &problem, &schedule);
     step.set_stage(Stage::Scheduled);
     let trace = base_trace(&problem.graph);
-    let bytes = [("rk.peak", trace.peak.0), ("rk.base_peak", trace.peak.0)];
-    let times = [("rk.time", trace.time.0), ("rk.base_time", trace.time.0)];
-    let resident = [("rk.resident", resident::bytes(step, module).0)];
-    for (name, value) in bytes.into_iter().chain(times).chain(resident) {
-        set(step, name, value);
-    }
+    let summary = PlanSummary {
+        peak: Some(trace.peak.0),
+        base_peak: Some(trace.peak.0),
+        time: Some(trace.time.0),
+        base_time: Some(trace.time.0),
+        resident: Some(resident::bytes(step, module).0),
+        ..PlanSummary::of(step)
+    };
+    summary.write(step);
     Ok(())
-}
-
-fn set(step: StepOp<'_>, name: &str, value: u64) {
-    step.op().set(name, Attr::i64(step.op().context(), i64::try_from(value).unwrap_or(i64::MAX)));
 }
 
 fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
@@ -157,7 +156,8 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
     let schedule = problem.schedule_of(step)?;
     let trace = judge_schedule(&problem.graph, &schedule, None)
         .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
-    let budget = verify_schedule::number(step, "rk.budget");
+    let said = PlanSummary::of(step);
+    let budget = said.budget;
     let judged = Judged { problem: &problem, step, module, schedule: &schedule, trace: &trace };
     let placement = Placement::of(judged, budget)?;
     if let Some(budget) = budget.filter(|&budget| placement.arena > budget) {
@@ -174,14 +174,16 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
     }
     write(step, &problem, &placement, target.streams);
     step.set_stage(Stage::Lowered);
-    // From here on addresses stand in the buffers.
-    step.op().unset(placing::OFFSETS);
-    set(step, "rk.arena", placement.arena);
-    set(step, "rk.gradients", placement.gradients);
-    step.op().set("rk.target", Attr::string(step.op().context(), &target.device));
-    if let Some(chip) = &target.chip {
-        step.op().set("rk.chip", Attr::string(step.op().context(), chip));
-    }
+    let said = PlanSummary {
+        arena: Some(placement.arena),
+        gradients: Some(placement.gradients),
+        target: Some(target.device.clone()),
+        chip: target.chip.clone(),
+        // From here on addresses stand in the buffers.
+        offsets: None,
+        ..said
+    };
+    said.write(step);
     // What was written is read back and judged by other code.
     verify_schedule::judge(step, module)?;
     Ok(())

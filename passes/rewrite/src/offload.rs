@@ -11,7 +11,7 @@ use rk_dialect::create;
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::StepOp;
 use rk_dialect::pass::PassContext;
-use rk_dialect::{At, Op, Value};
+use rk_dialect::{At, Op, PlanSummary, Value};
 use rk_plan::transfer::{Latency, Rate, nothing_fits};
 use rk_plan::{Budget, Bytes, Direction, Fate, Host, Step, Time, Trace, Transfer, ValueId, readable};
 use rk_solve::{
@@ -21,10 +21,6 @@ use rk_solve::{
 use crate::exit;
 use crate::planning::Problem;
 use crate::verify_schedule::Verdict;
-
-/// The attributes that a step with transfers has beside those of any scheduled step.
-pub const ATTRIBUTES: [&str; 5] =
-    ["rk.stall", "rk.host_peak", "rk.host_budget", "rk.bandwidth", "rk.latency"];
 
 /// The other side of the device, as the options describe it.
 pub struct Link {
@@ -201,17 +197,14 @@ impl<'a> Offloading<'a> {
         lines
     }
 
-    /// What the step says of its transfers.
-    pub fn attributes(&self) -> Vec<(&'static str, u64)> {
-        let Some(journey) = self.found().map(|plan| &plan.journey) else { return Vec::new() };
-        let budget = self.link.budget.map(|bytes| ("rk.host_budget", bytes.0));
-        let always = [
-            ("rk.stall", journey.stall().0),
-            ("rk.host_peak", journey.host_peak.0),
-            ("rk.bandwidth", self.link.rate.0),
-            ("rk.latency", self.link.latency.0),
-        ];
-        always.into_iter().chain(budget).collect()
+    /// Adds what the step says of its transfers.
+    pub fn describe(&self, summary: &mut PlanSummary) {
+        let Some(journey) = self.found().map(|plan| &plan.journey) else { return };
+        summary.stall = Some(journey.stall().0);
+        summary.host_peak = Some(journey.host_peak.0);
+        summary.host_budget = self.link.budget.map(|bytes| bytes.0);
+        summary.bandwidth = Some(self.link.rate.0);
+        summary.latency = Some(self.link.latency.0);
     }
 
     /// Compares what was planned with what the IR says, which other code adds up.

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{BufferOp, Execution, LaunchOp, Space, StepOp};
-use rk_dialect::{Attr, Op};
+use rk_dialect::{Op, PlanSummary};
 use rk_plan::arena::{self, Arena, Buffer, Misplaced, Owner};
 use rk_plan::{Bytes, NodeId, Schedule, Trace, ValueId, readable};
 
 use crate::planning::Problem;
-use crate::{verify_schedule, views};
+use crate::views;
 
 /// A step with its schedule, and what the judge says of that.
 #[derive(Clone, Copy)]
@@ -40,16 +40,13 @@ pub struct Placement {
     states: HashMap<NodeId, u64>,
 }
 
-/// The attribute that holds the layout of a scheduled step: [`Arena::offsets`]. Without it the step is packed.
-pub const OFFSETS: &str = "rk.offsets";
-
-/// The layout that a scheduled step carries, if it does.
+/// The layout that a scheduled step carries ([`Arena::offsets`]), if it does; without it the step is packed.
 ///
 /// # Errors
 /// Offsets that are no layout of this schedule, at the run where they fail, or a layout that is larger than promised.
 pub fn carried<'c>(judged: Judged<'_, 'c>) -> Result<Option<Arena>, Diagnostic<'c>> {
     let Judged { problem, step, module, schedule, trace } = judged;
-    let Some(offsets) = step.op().get(OFFSETS).and_then(Attr::as_i64s) else { return Ok(None) };
+    let Some(offsets) = PlanSummary::of(step).offsets else { return Ok(None) };
     // The verifier of the dialect refuses negative ones.
     let offsets: Vec<Bytes> =
         offsets.into_iter().map(|offset| Bytes(u64::try_from(offset).unwrap_or(u64::MAX))).collect();
@@ -74,9 +71,10 @@ pub fn carried<'c>(judged: Judged<'_, 'c>) -> Result<Option<Arena>, Diagnostic<'
 /// # Errors
 /// Both numbers.
 pub fn within<'c>(step: StepOp<'c>, arena: &Arena) -> Result<(), Diagnostic<'c>> {
-    let number = |name| verify_schedule::number(step, name).map(Bytes).filter(|&bytes| arena.size > bytes);
+    let said = PlanSummary::of(step);
+    let too_small = |bytes: Option<u64>| bytes.map(Bytes).filter(|&bytes| arena.size > bytes);
     let size = readable(arena.size);
-    let message = match (number("rk.arena"), number("rk.budget")) {
+    let message = match (too_small(said.arena), too_small(said.budget)) {
         (_, Some(budget)) => {
             format!("S7: an arena of {size} does not fit the budget of {}", readable(budget))
         }
@@ -245,8 +243,7 @@ pub fn read_back<'c>(judged: Judged<'_, 'c>) -> Result<Arena, Diagnostic<'c>> {
         });
     }
     states(problem, step, &launches, &mut buffers);
-    let number = step.op().get("rk.arena").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
-    let size = Bytes(number.unwrap_or(0));
+    let size = Bytes(PlanSummary::of(step).arena.unwrap_or(0));
     let alignment = Bytes(crate::alignment(module));
     Ok(Arena { size, lower_bound: Bytes(0), alignment, buffers })
 }

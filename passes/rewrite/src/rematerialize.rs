@@ -49,16 +49,16 @@
 use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, AtenOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
-use rk_dialect::{Attr, Op, Stage};
+use rk_dialect::{Op, PlanSummary, Stage};
 use rk_plan::{Budget, Bytes, Schedule, Time, arena::is_plain, base_trace, readable};
 use rk_solve::{Addresses, Goal, MilpSolver, Outcome, Patience, Plan, Request, Solver, Status, Timekeeping};
 use rk_vocabulary::parse_span;
 
 use crate::carry_out::{carry_out, write};
-use crate::offload::{self, Link, Offloading};
+use crate::offload::{Link, Offloading};
 use crate::planning::Problem;
 use crate::unmet::{at_smallest, no_plan};
-use crate::{exit, placing, resident, verify_schedule};
+use crate::{exit, resident, verify_schedule};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -318,40 +318,34 @@ fn rematerialize<'c>(
         }
     }
     step.set_stage(Stage::Scheduled);
-    let ctx = step.op().context();
-    let number = |value: u64| Attr::i64(ctx, i64::try_from(value).unwrap_or(i64::MAX));
     let bound = outcome.lower_bound;
-    let attributes = [
-        ("rk.budget", number(met.0)),
-        ("rk.peak", number(plan.trace.peak.0)),
-        ("rk.base_peak", number(base.peak.0)),
-        ("rk.resident", number(standing.0)),
-        ("rk.time", number(plan.trace.time.0)),
-        ("rk.base_time", number(base.time.0)),
-        ("rk.lower_bound", number(bound.0)),
-        ("rk.bound_kind", Attr::string(ctx, bound_kind(&outcome))),
-        (
-            "rk.status",
-            Attr::string(ctx, if outcome.status == Status::Optimal { "optimal" } else { "feasible" }),
-        ),
-        ("rk.solver", Attr::string(ctx, offloading.as_ref().map_or(plan.solver.name(), Offloading::solver))),
-    ];
-    attributes.into_iter().for_each(|(name, value)| step.op().set(name, value));
-    // A step that is planned anew may have those of another plan.
-    for name in ["rk.arena", placing::OFFSETS].iter().chain(&offload::ATTRIBUTES) {
-        step.op().unset(name);
-    }
+    let status = if outcome.status == Status::Optimal { "optimal" } else { "feasible" };
+    let solver = offloading.as_ref().map_or(plan.solver.name(), Offloading::solver);
+    let mut summary = PlanSummary {
+        budget: Some(met.0),
+        peak: Some(plan.trace.peak.0),
+        base_peak: Some(base.peak.0),
+        resident: Some(standing.0),
+        time: Some(plan.trace.time.0),
+        base_time: Some(base.time.0),
+        lower_bound: Some(bound.0),
+        bound_kind: Some(bound_kind(&outcome).to_owned()),
+        status: Some(status.to_owned()),
+        solver: Some(solver.to_owned()),
+        ..PlanSummary::default()
+    };
     if let Some(offloading) = &offloading {
-        offloading.attributes().into_iter().for_each(|(name, value)| step.op().set(name, number(value)));
+        offloading.describe(&mut summary);
     } else if options.addresses {
         let arena = plan.arena.as_ref().ok_or_else(|| bug(step, "it has no addresses"))?;
-        step.op().set("rk.arena", number(arena.size.0));
+        summary.arena = Some(arena.size.0);
         if !is_plain(&problem.graph, &plan.sequence, &plan.trace, arena) {
-            let offsets =
-                arena.offsets().into_iter().map(|offset| i64::try_from(offset.0).unwrap_or(i64::MAX));
-            step.op().set(placing::OFFSETS, Attr::i64s(ctx, &offsets.collect::<Vec<i64>>()));
+            let offsets = arena.offsets().into_iter();
+            summary.offsets =
+                Some(offsets.map(|offset| i64::try_from(offset.0).unwrap_or(i64::MAX)).collect());
         }
     }
+    summary.write(step);
     // Nothing that a solver said is believed: the judge reads the step that was written, and where its values lie.
     let verdict = verify_schedule::judge(step, module).map_err(|told| bug(step, told.message()))?;
     if let Some(offloading) = &offloading {

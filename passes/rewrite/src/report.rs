@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{AtenOp, StepOp};
-use rk_dialect::{Attr, Op, Stage};
+use rk_dialect::{Op, PlanSummary, Stage};
 use rk_plan::{Bytes, Graph, Sequence, Time, Trace, judge_schedule};
 use rk_report::{Report, Timeline, curve, html};
 use rk_solve::{Request, Timekeeping};
 
 use crate::planning::Problem;
-use crate::verify_schedule::number;
 
 /// For each budget of the curve, in work: the same step gives the same page.
 const EACH: Duration = Duration::from_millis(500);
@@ -65,8 +64,8 @@ impl<'c> Planned<'c> {
 /// Those of [`Planned::of`].
 pub fn page<'c>(step: StepOp<'c>, module: Op<'c>, points: usize) -> Result<String, Diagnostic<'c>> {
     let planned = Planned::of(step, module)?;
-    let text = |name: &str| step.op().get(name).and_then(Attr::as_str).unwrap_or_default();
-    let budget = number(step, "rk.budget").map_or(planned.trace.peak, Bytes);
+    let said = PlanSummary::of(step);
+    let budget = said.budget.map_or(planned.trace.peak, Bytes);
     let operators = planned.problem.nodes.iter().map(|node| {
         let names: Vec<&str> = node.calls().into_iter().map(AtenOp::operator).collect();
         names.join(", ")
@@ -76,11 +75,11 @@ pub fn page<'c>(step: StepOp<'c>, module: Op<'c>, points: usize) -> Result<Strin
         graph: planned.graph(),
         budget,
         time: planned.trace.time,
-        lower_bound: number(step, "rk.lower_bound").map_or(planned.graph().total_time(), Time),
-        bound_kind: text("rk.bound_kind"),
-        status: text("rk.status"),
-        solver: text("rk.solver"),
-        resident: number(step, "rk.resident").map(Bytes),
+        lower_bound: said.lower_bound.map_or(planned.graph().total_time(), Time),
+        bound_kind: said.bound_kind.as_deref().unwrap_or_default(),
+        status: said.status.as_deref().unwrap_or_default(),
+        solver: said.solver.as_deref().unwrap_or_default(),
+        resident: said.resident.map(Bytes),
         transfers: &[],
         operators: &operators,
     };

@@ -20,7 +20,7 @@
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::StepOp;
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Attr, Op, Stage, transfers};
+use rk_dialect::{Op, PlanSummary, Stage, transfers};
 use rk_plan::arena::check_no_overlap;
 use rk_plan::{Bytes, judge_schedule, readable};
 
@@ -42,10 +42,10 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         cx.at(step.op());
         let judged = judge(step, cx.module())?;
         let (runs, again) = placing::launches(step);
-        let limit = number(step, "rk.budget")
-            .map_or("no budget".to_owned(), |b| format!("budget {}", readable(Bytes(b))));
-        let placed = step.stage() == Stage::Lowered || step.op().get(placing::OFFSETS).is_some();
-        let arena = number(step, "rk.arena").filter(|_| placed);
+        let said = PlanSummary::of(step);
+        let limit = said.budget.map_or("no budget".to_owned(), |b| format!("budget {}", readable(Bytes(b))));
+        let placed = step.stage() == Stage::Lowered || said.offsets.is_some();
+        let arena = said.arena.filter(|_| placed);
         let arena = arena.map_or(String::new(), |bytes| format!(", arena {}", readable(Bytes(bytes))));
         let message = format!(
             "'{}' is legal: peak {}{arena}, {limit}, {runs} runs, {again} of them again{}",
@@ -62,16 +62,11 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
 fn moved(step: StepOp<'_>, journey: &Journey<'_>) -> String {
     let host = readable(Bytes(journey.peaks().1));
     let limit =
-        number(step, "rk.host_budget").map_or(String::new(), |b| format!(" of {}", readable(Bytes(b))));
+        PlanSummary::of(step).host_budget.map_or(String::new(), |b| format!(" of {}", readable(Bytes(b))));
     let time = journey.time.map_or(String::new(), |(makespan, stall)| {
         format!(", makespan {makespan} ns, {stall} ns of it waits")
     });
     format!(", {} transfers, host peak {host}{limit}{time}", journey.transfers)
-}
-
-/// A number that the step carries.
-pub(crate) fn number(step: StepOp<'_>, name: &str) -> Option<u64> {
-    step.op().get(name).and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok())
 }
 
 /// A step that the laws hold for.
@@ -96,7 +91,7 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Verdict<'c>, Diagno
         return judge_transfers(step, &problem, journey);
     }
     let schedule = problem.schedule_of(step)?;
-    let budget = number(step, "rk.budget").map(Bytes);
+    let budget = PlanSummary::of(step).budget.map(Bytes);
     let trace = judge_schedule(&problem.graph, &schedule, budget)
         .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
     let judged = Judged { problem: &problem, step, module, schedule: &schedule, trace: &trace };
@@ -120,8 +115,8 @@ fn judge_transfers<'c>(
     transfers::check(step)?;
     judge_schedule(&problem.graph, &problem.runs_of(step)?, None)
         .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
-    if step.op().get(placing::OFFSETS).is_some() {
-        return Err(refuse(format!("S7: '{}' has no place for what is fetched", placing::OFFSETS)));
+    if PlanSummary::of(step).offsets.is_some() {
+        return Err(refuse("S7: 'rk.offsets' has no place for what is fetched".to_owned()));
     }
     journey.within(step)?;
     Ok(Verdict { peak: Bytes(journey.peaks().0), journey: Some(journey) })
