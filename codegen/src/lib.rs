@@ -15,7 +15,6 @@ pub mod blocks;
 mod body;
 mod groups;
 mod kernels;
-mod lowered;
 pub mod to_dot;
 pub mod to_json;
 pub mod to_step;

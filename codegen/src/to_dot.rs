@@ -96,7 +96,7 @@ fn edges<'c>(text: &mut String, first: &[Execution<'c>], boxes: &HashMap<&str, S
     for run in first {
         let to = order[boxes[run.symbol()].as_str()];
         for input in run.inputs() {
-            let Some(from) = Execution::symbol_behind(input).and_then(|from| boxes.get(from)) else {
+            let Some(from) = names::symbol_behind(input).and_then(|from| boxes.get(from)) else {
                 continue;
             };
             let from = order[from.as_str()];

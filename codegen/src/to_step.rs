@@ -4,6 +4,8 @@
 //! scheduled yet becomes the schedule without rematerialization ([`rk_step::original`]); a lowered one has addresses, too
 //! (`lowered.rs`).
 
+mod lowered;
+
 use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
@@ -41,7 +43,7 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
     }
     let (program, layout) = match step.stage() {
         Stage::Lowered => {
-            let (program, layout) = crate::lowered::program(step, &mut translation)?;
+            let (program, layout) = lowered::program(step, &mut translation)?;
             (program, Some(layout))
         }
         _ => (translation.program(step, &nodes)?, None),

@@ -12,7 +12,7 @@
 //! | [`pass`] | passes with options, and an example of one |
 //! | [`summary`] | what a step says of its plan, by name and type |
 //! | [`pointwise`] | pointwise operators as scalar functions; nodes as one loop over elements |
-//! | [`transfers`] | views of the ops that move values, and what each value is a copy of |
+//! | [`transfers`] | what moves between device and host memory, and what each value is a copy of |
 //! | `verify`, `verify_transfers`, `verify_lowered` | one function per law, over `schedule` and over addresses |
 //! | `verify_ops`, `verify_attrs` | each op by itself; attributes on functions |
 //! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
@@ -26,7 +26,6 @@ pub mod attrs;
 pub mod create;
 pub mod diagnostic;
 pub mod loans;
-mod lowered;
 pub mod names;
 pub mod ops;
 mod panics;
@@ -44,6 +43,7 @@ mod verify_attrs;
 mod verify_lowered;
 mod verify_ops;
 mod verify_transfers;
+mod view;
 
 pub use attrs::{Arg, Cost, Stage};
 pub use raw::{
@@ -52,3 +52,4 @@ pub use raw::{
 pub use raw::{insert_dialect, kernel_registry, lsp_server_main, opt_main};
 pub use summary::PlanSummary;
 pub use types::Tensor;
+pub use verify_transfers::check as check_transfers;

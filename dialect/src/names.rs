@@ -44,6 +44,13 @@ pub fn of(value: Value<'_>) -> String {
     value.to_string()
 }
 
+/// The symbol of the node that makes a value, as the result of a run or in a buffer.
+pub fn symbol_behind(value: Value<'_>) -> Option<&str> {
+    let (op, _) = transfers::origin(value).producer()?;
+    let written = || written_by(BufferOp::of(op)?).map(|(symbol, _)| symbol);
+    RunOp::of(op).map(RunOp::symbol).or_else(written)
+}
+
 /// The kernel that writes a buffer, and the number of the result.
 pub(crate) fn written_by<'c>(buffer: BufferOp<'c>) -> Option<(&'c str, usize)> {
     let value = buffer.value()?;

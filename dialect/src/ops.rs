@@ -3,38 +3,16 @@
 //! A view is made with `of`, which answers `None` for any other op. Readers never panic on an op that the verifier would
 //! refuse: what is missing reads as absent.
 
-pub use crate::lowered::{BufferOp, Execution, LaunchOp, LoadStateOp, SaveStateOp, Space};
+mod lowered;
+mod transfers;
+
 pub use crate::step::StepOp;
-pub use crate::transfers::{FetchOp, OffloadOp, Transfer, WaitOp};
+pub use lowered::{BufferOp, Execution, LaunchOp, LoadStateOp, SaveStateOp, Space};
+pub use transfers::{FetchOp, OffloadOp, Transfer, WaitOp};
 
 use crate::attrs::{Arg, Cost};
 use crate::raw::{Attr, Block, Op, Type, Value};
-
-/// Declares a view over one kind of op.
-macro_rules! view {
-    ($(#[$doc:meta])* $name:ident = $op:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub struct $name<'c>(Op<'c>);
-
-        impl<'c> $name<'c> {
-            /// The op's full name.
-            pub const NAME: &'static str = $op;
-
-            /// A view of the op, if it is of this kind.
-            pub fn of(op: Op<'c>) -> Option<Self> {
-                (op.name() == $op).then_some(Self(op))
-            }
-
-            /// The op itself.
-            pub fn op(self) -> Op<'c> {
-                self.0
-            }
-        }
-    };
-}
-
-pub(crate) use view;
+use crate::view::view;
 
 view! {
     /// `rk.aten`: one ATen operator call.

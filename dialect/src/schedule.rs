@@ -4,12 +4,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::ops::{
     self, AtenOp, BufferOp, ConstantOp, DropOp, Execution, NodeOp, RunOp, StepOp, Transfer, WaitOp,
 };
 use crate::raw::{Block, Op, Value};
 use crate::transfers;
+
+/// What a law says of a step: nothing, or the first violation.
+pub(crate) type Verdict<'c> = Result<(), Diagnostic<'c>>;
 
 /// How the life of a value ends before the step does, and at which op.
 #[derive(Clone, Copy)]

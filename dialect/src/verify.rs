@@ -24,7 +24,7 @@ use crate::loans::Loans;
 use crate::names;
 use crate::ops::{DropOp, Execution, NodeOp, StepOp};
 use crate::raw::{Op, Value};
-use crate::schedule::{Death, Schedule, base, is_ordered, is_production, is_same, user};
+use crate::schedule::{Death, Schedule, Verdict, base, is_ordered, is_production, is_same, user};
 use crate::verify_transfers::transfers;
 
 /// Checks every law; false after an error was reported.
@@ -51,8 +51,6 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
     }
     legal
 }
-
-pub(crate) type Verdict<'c> = Result<(), Diagnostic<'c>>;
 
 fn produced_here<'c>(diagnostic: Diagnostic<'c>, value: Value<'c>) -> Diagnostic<'c> {
     diagnostic.note(value.location(), format!("'{}' is produced here", names::of(value)))

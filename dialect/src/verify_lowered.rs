@@ -20,9 +20,9 @@ use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::ops::{BufferOp, Execution, LaunchOp, LoadStateOp, NodeOp, SaveStateOp, Space, StepOp};
 use crate::raw::{Attr, Op, Value};
-use crate::schedule::{Schedule, base, is_ordered, user};
+use crate::schedule::{Schedule, Verdict, base, is_ordered, user};
 use crate::summary::PlanSummary;
-use crate::verify::{Verdict, s4_again_reproduces, s5_side_effects_once, s9_read_while_lent};
+use crate::verify::{s4_again_reproduces, s5_side_effects_once, s9_read_while_lent};
 
 /// rk.buffer by itself: a known space, an offset that is not negative.
 pub(crate) fn buffer(buffer: BufferOp<'_>) -> Verdict<'_> {

@@ -19,12 +19,14 @@ use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::ops::{DropOp, Execution, FetchOp, OffloadOp, StepOp, Transfer, WaitOp};
 use crate::raw::{Op, Value};
-use crate::schedule::{Schedule, base, is_ordered, is_production, user};
+use crate::schedule::{Schedule, Verdict, base, is_ordered, is_production, user};
 use crate::transfers;
-use crate::verify::Verdict;
 
-/// Checks S10 and S11 of a scheduled step that MLIR has not verified yet.
-pub(crate) fn check(step: StepOp<'_>) -> Verdict<'_> {
+/// Checks S10 and S11 of a scheduled step, as MLIR's verifier does; a pass asks before it trusts what it has written.
+///
+/// # Errors
+/// The first violation.
+pub fn check(step: StepOp<'_>) -> Verdict<'_> {
     if is_ordered(step.body()) { transfers(&Schedule::of(step)) } else { Ok(()) }
 }
 

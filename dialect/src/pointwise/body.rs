@@ -6,23 +6,12 @@
 
 use std::collections::HashMap;
 
-use super::layout::{self, Layout};
+use super::layout::{self, Layout, Source};
 use super::sum::{self, Sum};
 use super::{Element, Formula, Operand, Pointwise, Read, Reduction, Write};
 use crate::ops::{AtenOp, NodeOp};
 use crate::raw::Value;
 use crate::types::Tensor;
-
-/// Where a step finds an argument.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Source {
-    /// The read of this number.
-    Read(usize),
-    /// The result of an earlier step.
-    Step(usize),
-    /// A number.
-    Number(f64),
-}
 
 /// One call: `formula` of the arguments, converted to `common` before and rounded to `element` afterwards.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,6 +5,17 @@ use crate::attrs::Arg;
 use crate::ops::AtenOp;
 use crate::types::{Tensor, row_major};
 
+/// Where a step finds an argument.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    /// The read of this number.
+    Read(usize),
+    /// The result of an earlier step.
+    Step(usize),
+    /// A number.
+    Number(f64),
+}
+
 /// An input as the kernel reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
@@ -22,7 +33,7 @@ pub struct Read {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
     /// What is written.
-    pub source: super::body::Source,
+    pub source: Source,
     /// Element stride per dimension of the iteration space.
     pub strides: Vec<i64>,
     /// Its element type.

@@ -46,8 +46,8 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
-pub use body::{Elementwise, Source, Step, storage};
-pub use layout::{Read, Write};
+pub use body::{Elementwise, Step, storage};
+pub use layout::{Read, Source, Write};
 pub use sum::Reduction;
 
 use crate::attrs::Arg;

@@ -28,7 +28,8 @@
 //!
 //! Not here: the gradients of weight and bias, which are sums over the other dimensions than the row's; rows without elements.
 
-use super::body::{Meaning, Reader, Source};
+use super::body::{Meaning, Reader};
+use super::layout::Source;
 use super::{Element, Formula};
 use crate::attrs::Arg;
 use crate::ops::AtenOp;

@@ -22,7 +22,8 @@
 //!
 //! Not here: results in another element type than the operand's.
 
-use super::body::{Meaning, Reader, Source, Step};
+use super::body::{Meaning, Reader, Step};
+use super::layout::Source;
 use super::{Element, Formula};
 use crate::attrs::Arg;
 use crate::ops::AtenOp;

@@ -20,7 +20,7 @@
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::StepOp;
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Op, PlanSummary, Stage, transfers};
+use rk_dialect::{Op, PlanSummary, Stage, check_transfers};
 use rk_plan::arena::check_no_overlap;
 use rk_plan::{Bytes, judge_schedule, readable};
 
@@ -112,7 +112,7 @@ fn judge_transfers<'c>(
     journey: Journey<'c>,
 ) -> Result<Verdict<'c>, Diagnostic<'c>> {
     let refuse = |message: String| Diagnostic::error(step.op().location(), message);
-    transfers::check(step)?;
+    check_transfers(step)?;
     judge_schedule(&problem.graph, &problem.runs_of(step)?, None)
         .map_err(|illegal| refuse(illegal.describe(&problem.graph)))?;
     if PlanSummary::of(step).offsets.is_some() {

@@ -1,7 +1,8 @@
 //! Views of the ops of stage `lowered`: places, launches, copies of random state.
 
-use crate::ops::{RunOp, view};
+use super::RunOp;
 use crate::raw::{Attr, Op, Value};
+use crate::view::view;
 
 view! {
     /// `rk.buffer`: a place for one value.
@@ -197,13 +198,6 @@ impl<'c> Execution<'c> {
             Self::Run(run) => run.inputs(),
             Self::Launch(launch) => launch.inputs(),
         }
-    }
-
-    /// The symbol of the node that makes a value, as the result of a run or in a buffer.
-    pub fn symbol_behind(value: Value<'c>) -> Option<&'c str> {
-        let (op, _) = crate::transfers::origin(value).producer()?;
-        let written = || crate::names::written_by(BufferOp::of(op)?).map(|(symbol, _)| symbol);
-        RunOp::of(op).map(RunOp::symbol).or_else(written)
     }
 
     /// Results of the node, without a generator state: values, or the buffers that hold them.

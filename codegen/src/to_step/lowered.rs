@@ -10,8 +10,8 @@ use rk_dialect::ops::{AtenOp, BufferOp, Execution, LaunchOp, LoadStateOp, SaveSt
 use rk_dialect::{Op, PlanSummary, Value};
 use rk_step::{Instr, Launch, Layout, Place, Program, Run, Slot};
 
+use super::Translation;
 use crate::body;
-use crate::to_step::Translation;
 
 /// The program of a lowered step, and its layout.
 ///
