@@ -5,8 +5,8 @@
 //! and whatever is wrong is said at its line.
 //! Source: docs/design/dtr.md, sections 2 and 3. Not here: JSON of one line (see `line`), files (the tool's business).
 
-use crate::line::{self, Line};
-use crate::program::{Builder, Program, Step, TooLarge};
+use crate::line::{self, Line, Reason};
+use crate::program::{Builder, Program, Step};
 use crate::tables::Output;
 use crate::units::{Bytes, Nanos, TensorId};
 use std::collections::HashMap;
@@ -19,63 +19,6 @@ pub struct LogError {
     pub line: u64,
     /// What is wrong with it.
     pub reason: Reason,
-}
-
-/// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// Not a JSON object with values of the right types.
-    #[error("not a log line: {0}")]
-    Json(String),
-    /// No such instruction.
-    #[error("unknown instruction '{0}'")]
-    Instruction(String),
-    /// A key that the instruction needs is not there.
-    #[error("{instruction} without {key}")]
-    Missing {
-        /// The kind of the line.
-        instruction: &'static str,
-        /// What it lacks.
-        key: &'static str,
-    },
-    /// A number that is not one, is negative, or is too large.
-    #[error("{key} must be a whole number of at least 0, not '{value}'")]
-    Number {
-        /// Where it stands.
-        key: &'static str,
-        /// What stands there.
-        value: String,
-    },
-    /// A name that no earlier line defines.
-    #[error("undefined tensor '{0}'")]
-    Undefined(String),
-    /// A view of, or a write to, an argument that is not there.
-    #[error("{key} {index} is out of range: the call has {args} arguments")]
-    Range {
-        /// ALIAS or MUTATE.
-        key: &'static str,
-        /// The index as written.
-        index: String,
-        /// How many arguments there are.
-        args: usize,
-    },
-    /// The description of a constant or a call is interrupted.
-    #[error("expected {expected}, found {found}")]
-    Order {
-        /// What the lines before call for.
-        expected: String,
-        /// What stands here.
-        found: String,
-    },
-    /// A call without results, or an in-place one that writes nothing.
-    #[error("{0} makes nothing")]
-    NoResult(&'static str),
-    /// Nothing counts before START, and it never came.
-    #[error("the log ends without {{\"INSTRUCTION\":\"ANNOTATE\",\"ANNOTATION\":\"START\"}}")]
-    NoStart,
-    /// More than the simulator is made for.
-    #[error(transparent)]
-    TooLarge(#[from] TooLarge),
 }
 
 /// A constant or a call whose description goes on in the next lines.

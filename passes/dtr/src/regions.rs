@@ -20,7 +20,7 @@
 //! Source: docs/design/dtr.md, section 6.2. Not here: the neighbourhood under banishing, which is walked from scratch there.
 
 use crate::blocks::{BlockSet, Scratch, members};
-use crate::tables::Tables;
+use crate::tables::{News, Tables};
 
 /// The two directions of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,17 +61,6 @@ enum Mode {
     /// When a record is read.
     #[default]
     Late,
-}
-
-/// What a call that will be linked next brings, as far as regions are concerned.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct News {
-    /// Some argument has no value.
-    pub recomputes: bool,
-    /// Some output is a view in a storage that is not in memory, whose time grows by it.
-    pub views_evicted: bool,
-    /// Some output is a view in a storage to which another argument's storage will be joined by an edge.
-    pub joins_storages: bool,
 }
 
 /// Both records of every storage.

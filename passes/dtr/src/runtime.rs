@@ -9,13 +9,15 @@
 use crate::banish::Banishing;
 use crate::heuristic::Policy;
 use crate::pool::Pool;
-use crate::search::{Scan, Search};
+use crate::search::Search;
 use crate::segments::Segments;
 use crate::tables::{Output, Tables};
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
-use crate::waiting::TAKEN;
-use crate::world::{Counters, Options, Run, Stop, World};
+use crate::world::{Counters, Options, Run, Scan, Stop, World};
 use std::collections::HashMap;
+
+/// Stands for a lock that was taken back ([`crate::waiting`]).
+pub(crate) const TAKEN: u32 = u32::MAX;
 
 /// Recomputing this often is thrashing, too: calls that cost nothing would never reach a limit in time, and
 /// could keep a run of a few hundred lines busy for ever. The recorded logs stay below 2^16.

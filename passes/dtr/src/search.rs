@@ -15,19 +15,9 @@ use crate::segments::Group;
 use crate::tables::{Output, Tables};
 use crate::units::TensorId;
 use crate::walks::{Reach, Walks};
-use crate::world::Options;
+use crate::world::{Options, Scan};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-
-/// How a search goes through the pool. The victim and the number of evaluations are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Scan {
-    /// Exact scores only where a lower bound does not settle the matter.
-    #[default]
-    Pruned,
-    /// An exact score for every storage; counts accesses as the reference does.
-    Full,
-}
 
 /// Lower bounds are computed in four roundings of at most 2^-53 each; this is an order of magnitude more.
 const SLACK: f64 = 1e-14;

@@ -7,10 +7,9 @@
 use crate::heuristic::{Heuristic, Policy};
 use crate::program::{Program, Step};
 use crate::runtime::Runtime;
-use crate::search::Scan;
 use crate::segments::SegmentCounters;
 use crate::units::{Bytes, Nanos};
-use crate::world::{Counters, Online, Options, Stop, World};
+use crate::world::{Counters, Online, Options, Scan, Stop, World};
 use std::fmt;
 
 /// How a run ended.

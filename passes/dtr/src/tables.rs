@@ -4,14 +4,26 @@
 //! evicted neighbours touches few cache lines. Edges are kept between storages, without repetitions within one call;
 //! how many tensor edges they stand for is only counted, for the access statistics.
 //! Source: docs/design/dtr.md, section 4 (state). Not here: who is evicted, locked or run (see `runtime`), and how what is dead
-//! leaves the tables (see `forget`); where that never happens, ids only grow.
+//! leaves the tables (`tables/forget.rs`); where that never happens, ids only grow.
 
-use crate::forget::Free;
-use crate::regions::News;
+mod forget;
+
+use self::forget::Free;
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use std::iter::Chain;
 use std::ops::Range;
 use std::vec;
+
+/// What a call that will be linked next brings, as far as regions are concerned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct News {
+    /// Some argument has no value.
+    pub recomputes: bool,
+    /// Some output is a view in a storage that is not in memory, whose time grows by it.
+    pub views_evicted: bool,
+    /// Some output is a view in a storage to which another argument's storage will be joined by an edge.
+    pub joins_storages: bool,
+}
 
 /// Where a result of a call lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,8 @@
 //! Source: ours; DTR (docs/design/dtr.md, section 5) is out of memory here, and so is the simulator. Not here: arguments of the call
 //! that the program makes itself, which stay (see `online`).
 
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, TAKEN};
 use crate::world::World;
-
-/// Stands for a lock that was taken back.
-pub(crate) const TAKEN: u32 = u32::MAX;
 
 /// How often a waiting call gives way.
 const TIMES: u8 = 3;

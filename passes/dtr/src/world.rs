@@ -6,7 +6,6 @@
 //! Not here: the decisions (see `runtime`, `search`).
 
 use crate::heuristic::{Heuristic, Policy};
-use crate::search::Scan;
 use crate::units::{Bytes, CallId, Nanos, StorageId, TensorId};
 use std::convert::Infallible;
 use std::fmt;
@@ -60,6 +59,16 @@ impl World for () {
     }
 
     fn evict(&mut self, _: StorageId, _: impl Iterator<Item = TensorId>) {}
+}
+
+/// How a search goes through the pool. The victim and the number of evaluations are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Scan {
+    /// Exact scores only where a lower bound does not settle the matter.
+    #[default]
+    Pruned,
+    /// An exact score for every storage; counts accesses as the reference does.
+    Full,
 }
 
 /// What a runtime obeys.

@@ -22,10 +22,12 @@ mod calls;
 mod curve;
 mod numbers;
 mod page;
+mod report;
 mod tables;
 mod timeline;
 
 pub use calls::{CalledPlan, CalledStep, calls_html};
 pub use curve::{Curve, Point, curve};
-pub use page::{Report, html};
+pub use page::html;
+pub use report::Report;
 pub use timeline::{Category, Life, Timeline};

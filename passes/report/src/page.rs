@@ -1,10 +1,11 @@
 //! The page around tables and charts, and what its script reads.
 
-use rk_plan::{Bytes, Graph, Time, Transfer, readable};
+use rk_plan::{Time, readable};
 use serde_json::{Value, json};
 
 use crate::curve::Curve;
 use crate::numbers::{Unit, escaped};
+use crate::report::Report;
 use crate::tables::{Tables, module};
 use crate::timeline::{Category, Timeline};
 
@@ -18,30 +19,6 @@ const CHARTS: &str = include_str!("../third-party/uPlot/uPlot.iife.min.js");
 /// Whoever passes a page on passes uPlot on, and its licence asks for these words.
 const CHARTS_LICENCE: &str = include_str!("../third-party/uPlot/LICENSE");
 const CHARTS_STYLE: &str = include_str!("../third-party/uPlot/uPlot.min.css");
-
-/// A plan, and what is said of it.
-pub struct Report<'a> {
-    /// What is planned.
-    pub graph: &'a Graph,
-    /// What had to fit.
-    pub budget: Bytes,
-    /// The time of the plan; with transfers, the makespan.
-    pub time: Time,
-    /// No plan takes less.
-    pub lower_bound: Time,
-    /// For which plans that holds: `order_free`, `fixed_order` or `optimal`; empty for a bound that needs no proof.
-    pub bound_kind: &'a str,
-    /// `optimal` or `feasible`; empty where nobody said.
-    pub status: &'a str,
-    /// Who found the plan; empty where nobody said.
-    pub solver: &'a str,
-    /// Bytes that are there before the step, where that is known.
-    pub resident: Option<Bytes>,
-    /// The transfers of the plan.
-    pub transfers: &'a [Transfer],
-    /// What each node calls, in words; may be empty.
-    pub operators: &'a [String],
-}
 
 /// The page of a plan.
 pub fn html(report: &Report, planned: &Timeline, curve: &Curve) -> String {

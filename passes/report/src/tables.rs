@@ -6,7 +6,7 @@ use rk_plan::{Bytes, Direction, Graph, Node, NodeId, Time, readable};
 
 use crate::curve::Curve;
 use crate::numbers::{Unit, escaped, percent, table};
-use crate::page::Report;
+use crate::report::Report;
 use crate::timeline::{Category, Timeline};
 
 /// Values in the list of what holds the peak, and transfers in theirs.

@@ -5,11 +5,12 @@
 use crate::compare::{Combine, Comparison, Test};
 use crate::convert::Conversion;
 use crate::float::{Class, How, Operation as Float};
+use crate::instruction::{Function, Mode, Operation, Source, Space, Target};
 use crate::integer::Operation as Integer;
 use crate::memory::{LOCAL, SHARED};
 use crate::mnemonic::{Modifiers, float, integer};
 use crate::round::{Format, Rounding};
-use crate::types::{Function, Kind, Mode, Operation, Source, Space, Target, Type};
+use crate::types::{Kind, Type};
 
 /// An operand as it is written.
 #[derive(Clone, Debug)]

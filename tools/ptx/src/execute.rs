@@ -5,9 +5,10 @@
 //! Source: PTX ISA chapter 3 (machine model), 5.1 (state spaces).
 
 use crate::compare::Comparison;
+use crate::instruction::{Entry, Instruction, Operation, Source, Space, Special, Target};
 use crate::memory::{LOCAL, Memory, SHARED, read, write};
 use crate::races::{Access, Races};
-use crate::types::{Entry, Instruction, Operation, Source, Space, Special, Target, Type, low, signed};
+use crate::types::{Type, low, signed};
 use crate::{Error, Place};
 
 /// Threads of a warp.

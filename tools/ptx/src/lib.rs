@@ -52,12 +52,12 @@
 
 #![warn(missing_docs)]
 
-mod body;
 mod compare;
 mod convert;
 mod decode;
 mod execute;
 mod float;
+mod instruction;
 mod integer;
 mod memory;
 mod mnemonic;
@@ -70,7 +70,7 @@ mod wait;
 
 pub use memory::Memory;
 
-use types::Entry;
+use instruction::Entry;
 
 /// A module of PTX whose entries can be launched.
 #[derive(Clone, Debug)]

@@ -4,12 +4,14 @@
 //!
 //! Absent here: functions and calls, initialized variables, debug information, branch tables.
 
+mod body;
+
 use std::collections::HashMap;
 
 use crate::Error;
-use crate::body;
+use crate::instruction::{Entry, Parameter, Space};
 use crate::token::{Token, tokens};
-use crate::types::{Entry, Parameter, Space, Type};
+use crate::types::Type;
 
 /// Reads a module.
 ///

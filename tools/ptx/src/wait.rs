@@ -7,7 +7,8 @@
 //! for those lanes of its mask that have not ended.
 
 use crate::execute::{Run, State, Thread, WARP};
-use crate::types::{Mode, Operation, Target, low};
+use crate::instruction::{Mode, Operation, Target};
+use crate::types::low;
 use crate::{Error, Place};
 
 impl Run<'_> {

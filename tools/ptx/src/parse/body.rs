@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
+use super::{Parser, fail, literal};
 use crate::Error;
 use crate::decode::{self, Operand};
-use crate::parse::{Parser, fail, literal};
-use crate::types::{Instruction, Operation, Source, Special, Target};
+use crate::instruction::{Instruction, Operation, Source, Special, Target};
 
 /// Statements up to the closing brace, which is read. Returns the instructions, and how many registers they use.
 ///
