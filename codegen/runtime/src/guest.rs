@@ -20,7 +20,8 @@ use tch::Tensor;
 use crate::arguments;
 use crate::cuda;
 use crate::error::RuntimeError;
-use crate::machine::{Machine, Measured, Part};
+use crate::machine::{Machine, Part};
+use crate::measured::Measured;
 use crate::pass::Progress;
 use crate::tensors::laid_out;
 

@@ -14,8 +14,8 @@ use rk_torch::{Buffers, Device, KernelFn, Launch, Operator, Prepared, Value};
 
 use crate::cuda::{self, Modules};
 
+use crate::action::Action;
 use crate::error::RuntimeError;
-use crate::prepare::Action;
 
 /// A loaded library of kernels. Launches made from it must not outlive it.
 pub(crate) enum Kernels {

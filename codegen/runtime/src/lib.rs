@@ -16,12 +16,14 @@
 //! | [`stepper`] | one interface for both |
 //! | [`mod@compare`] | compares tensors bit by bit (S8) |
 //! | [`check`] | trains both side by side and compares |
-//! | [`timing`] | seconds per step, nanoseconds per node |
+//! | [`measured`] | what a step took, and what its peak means |
+//! | [`rounds`], [`timing`] | seconds per step, nanoseconds per node |
 //! | [`archive`] | finds the archive of a step |
 //! | [`session`] | all of it, as `rk-run` needs it |
 //!
 //! Not here: decisions about what to keep or run again.
 
+mod action;
 pub mod archive;
 pub mod arguments;
 pub mod check;
@@ -32,10 +34,12 @@ mod error;
 pub mod guest;
 mod kernels;
 pub mod machine;
+pub mod measured;
 mod on_gpu;
 mod pass;
 mod placed;
 mod prepare;
+pub mod rounds;
 pub mod session;
 pub mod stepper;
 mod streams;
@@ -44,5 +48,6 @@ pub mod timing;
 
 pub use error::RuntimeError;
 pub use guest::Guest;
-pub use machine::{Excess, Machine, Measured, Queueing};
+pub use machine::Machine;
+pub use measured::{Excess, Measured, Queueing};
 pub use session::{Check, Options, Report};

@@ -4,10 +4,10 @@ use rk_step::sequence::{Queued, Region, Sequence, Work};
 use rk_step::{Account, Instr, Step};
 use rk_torch::{Buffers, Device, Parked, Running, Slots, memory};
 
+use crate::action::{Action, Segment};
 use crate::cuda::Driver;
 use crate::error::RuntimeError;
-use crate::machine::{Excess, Measured};
-use crate::prepare::{Action, Segment};
+use crate::measured::{Excess, Measured};
 
 /// What an execution works on, and what it has measured so far.
 pub(crate) struct Pass<'a, 'r> {

@@ -11,7 +11,9 @@ use crate::archive;
 use crate::check::{Other, Training, Verdict, side_by_side, train};
 use crate::eager::Eager;
 use crate::error::RuntimeError;
-use crate::machine::{Machine, Measured};
+use crate::machine::Machine;
+use crate::measured::Measured;
+use crate::rounds::rounds;
 use crate::stepper::{Program, Stepper};
 use crate::tensors;
 use crate::timing::{self, median, median_ratio};
@@ -284,7 +286,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         if let Some(beside) = &mut beside {
             lanes.push(beside);
         }
-        let seconds = timing::rounds(&mut lanes, options.warmup, options.repeat, device)?;
+        let seconds = rounds(&mut lanes, options.warmup, options.repeat, device)?;
         let over = |lane: usize| seconds.get(lane).map(|theirs| median_ratio(&seconds[0], theirs));
         report.step_seconds = Some(median(seconds[0].clone()));
         report.baseline_step_seconds = baseline.map(|lane| median(seconds[lane].clone()));

@@ -5,7 +5,8 @@ use rk_torch::Counts;
 use tch::Tensor;
 
 use crate::error::RuntimeError;
-use crate::machine::{Machine, Measured};
+use crate::machine::Machine;
+use crate::measured::Measured;
 
 /// A result of a step: role, name, tensor (`None`: undefined).
 pub type Results = Vec<(OutputRole, String, Option<Tensor>)>;

@@ -16,9 +16,9 @@ use serde_json::Value as Json;
 use serde_json::error::Category;
 use sha2::{Digest as _, Sha256};
 
-use crate::code;
 use crate::error::{Invalid, StepError};
 use crate::model::Step;
+use crate::model::code;
 use crate::validate::validate;
 
 /// Value of the key `format` in every step file.

@@ -23,7 +23,6 @@
 //! Not here: torch (see `rk-runtime`), MLIR (see `rk-codegen`), decisions of any kind.
 
 pub mod account;
-mod code;
 pub mod error;
 pub mod explain;
 pub mod file;

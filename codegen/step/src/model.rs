@@ -9,11 +9,15 @@
 //! Not here: serialization rules beyond derives (see [`crate::value`], [`crate::file`]) and checks
 //! (see [`crate::validate`]).
 
+pub(crate) mod code;
+pub mod kernel;
+pub mod layout;
+
 use rk_vocabulary::ElementType;
 use serde::{Deserialize, Serialize};
 
-use crate::kernel::{Kernel, Library};
-use crate::layout::Layout;
+use self::kernel::{Kernel, Library};
+use self::layout::Layout;
 use crate::value::ArgValue;
 
 /// Bytes that are planned for a saved generator state, as in the IR, whose type does not know the device: the CPU's takes as many. A GPU's
@@ -257,7 +261,7 @@ pub struct Node {
     /// Number of inputs: locals `0..inputs`.
     pub inputs: u32,
     /// Calls in order of execution.
-    #[serde(deserialize_with = "crate::code::calls")]
+    #[serde(deserialize_with = "code::calls")]
     pub ops: Vec<Call>,
     /// What the node yields.
     pub outputs: Vec<NodeOutput>,

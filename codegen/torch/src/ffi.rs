@@ -50,6 +50,9 @@ pub struct RawGap {
 
 type Status = *const c_char;
 
+/// A generated kernel: rows `begin..end` of its outermost dimension, on the storages at these addresses.
+pub type KernelFn = unsafe extern "C" fn(*const *mut c_void, i64, i64);
+
 unsafe extern "C" {
     pub fn rk_string_free(text: *const c_char);
     pub fn rk_torch_version() -> *const c_char;
@@ -88,7 +91,7 @@ unsafe extern "C" {
         out: *mut *mut c_void,
     ) -> Status;
     pub fn rk_launch(
-        kernel: crate::launch::KernelFn,
+        kernel: KernelFn,
         slots: *const RawSlots,
         buffers: *const i32,
         n: usize,

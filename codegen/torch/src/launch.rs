@@ -1,11 +1,8 @@
 //! Launches of generated kernels: rows divided among libtorch's own threads, addresses taken from the slots.
 
 use crate::error::{Result, check};
-use crate::ffi;
+use crate::ffi::{self, KernelFn};
 use crate::prepared::Slots;
-
-/// A generated kernel: rows `begin..end` of its outermost dimension, on the storages at these addresses.
-pub type KernelFn = unsafe extern "C" fn(*const *mut std::ffi::c_void, i64, i64);
 
 /// Elements that one thread should have at least: below, starting it costs more than it saves (ATen's own grain).
 const GRAIN: i64 = 32_768;

@@ -33,8 +33,9 @@ pub use arena::{Arena, Counts, Place, Running};
 pub use device::{Device, Parked, set_threads, threads};
 pub use element::{element_of, element_of_code, kind};
 pub use error::{Error, ErrorKind, Result};
+pub use ffi::KernelFn;
 pub use inputs::{InputSpec, on_device};
-pub use launch::{Buffers, KernelFn, Launch};
+pub use launch::{Buffers, Launch};
 pub use operator::Operator;
 pub use prepared::{Prepared, Slots};
 pub use recording::{

@@ -34,9 +34,10 @@ use rk_step::Sequence;
 use rk_step::pieces::{Piece, cut, pieces};
 use tch::Tensor;
 
-use super::{Machine, Measured, Part, Queueing};
+use super::{Machine, Part};
 use crate::cuda::{Driver, Graph};
 use crate::error::RuntimeError;
+use crate::measured::{Measured, Queueing};
 use crate::on_gpu::OnGpu;
 use crate::pass::Pass;
 

@@ -9,8 +9,8 @@ use std::fmt;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value as Json;
 
+use super::{Call, Step};
 use crate::error::Invalid;
-use crate::model::{Call, Step};
 
 /// In the JSON of a step, puts numbers of earlier nodes in place of calls that stand there already.
 pub(crate) fn share(step: &mut Json) {
