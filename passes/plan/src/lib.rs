@@ -40,6 +40,7 @@
 
 pub mod arena;
 pub mod base;
+mod drops;
 pub mod graph;
 pub mod halves;
 pub mod json;
