@@ -4,6 +4,8 @@
 //! complaints are printed, so that one run is enough to mend them. Rules look at text, not at syntax: they are meant
 //! to catch what people forget, and a rule that needs a parser is a rule for clippy.
 
+mod circles;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
@@ -63,7 +65,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
             files.insert(file, text);
         }
     }
-    let rules: [fn(&Files) -> Vec<String>; 10] = [
+    let rules: [fn(&Files) -> Vec<String>; 11] = [
         headers,
         sizes,
         modules,
@@ -74,6 +76,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
         licences,
         dependencies,
         unit_tests,
+        circles::circles,
     ];
     let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(&files)).collect();
     complaints.extend(
