@@ -55,5 +55,5 @@ pub use graph::{Graph, GraphBuilder, GraphError, Kind, Node, NodeSpec, OutputSpe
 pub use halves::Halves;
 pub use judge::{Fate, Illegal, Instance, Trace, judge, judge_schedule, may_overwrite};
 pub use schedule::{Schedule, Sequence, Step};
-pub use transfer::{Direction, Engine, Host, Journey, Transfer, Unlawful, judge_transfers};
+pub use transfer::{Direction, Engine, Host, Transfer, TransferTrace, Unlawful, judge_transfers};
 pub use units::{Budget, BudgetError, Bytes, NodeId, Time, ValueId, readable};

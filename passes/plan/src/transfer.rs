@@ -127,7 +127,7 @@ impl Host {
 
 /// What the judge found out about a legal sequence with its transfers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Journey {
+pub struct TransferTrace {
     /// The device: its instances are stays on it, and its time is that of all runs, waits left out.
     pub device: Trace,
     /// From the start to the end of the last run or transfer.
@@ -142,7 +142,7 @@ pub struct Journey {
     pub spans: Vec<(Time, Time)>,
 }
 
-impl Journey {
+impl TransferTrace {
     /// The time that the runs spend waiting.
     pub fn stall(&self) -> Time {
         Time(self.makespan.0.saturating_sub(self.device.time.0))

@@ -4,8 +4,8 @@ mod simulator;
 
 use rk_plan::transfer::Fault;
 use rk_plan::{
-    Bytes, Direction, Engine, Graph, GraphBuilder, Host, Journey, NodeId, NodeSpec, OutputSpec, Sequence,
-    Time, Transfer, Unlawful, ValueId, arena, judge, judge_transfers, text,
+    Bytes, Direction, Engine, Graph, GraphBuilder, Host, NodeId, NodeSpec, OutputSpec, Sequence, Time,
+    Transfer, TransferTrace, Unlawful, ValueId, arena, judge, judge_transfers, text,
 };
 
 /// `a` is large, and idle while `b` and `c` run.
@@ -29,7 +29,7 @@ fn fetch(value: u32, start: usize, end: usize) -> Transfer {
     Transfer { value: ValueId(value), direction: Direction::Fetch, start, end }
 }
 
-fn judged(text: &str, transfers: &[Transfer], host: &Host) -> Result<Journey, Unlawful> {
+fn judged(text: &str, transfers: &[Transfer], host: &Host) -> Result<TransferTrace, Unlawful> {
     let graph = graph(text);
     judge_transfers(&graph, &Sequence::base(&graph), transfers, host)
 }
@@ -43,44 +43,44 @@ fn fault(text: &str, transfers: &[Transfer]) -> (usize, Fault) {
 
 #[test]
 fn a_value_that_waits_in_host_memory_frees_the_device_between_two_waits() {
-    let journey = judged(IDLE, &[offload(0, 1, 2), fetch(0, 4, 5)], &link()).expect("legal");
-    let bytes: Vec<u64> = journey.device.memory.iter().map(|bytes| bytes.0).collect();
+    let trace = judged(IDLE, &[offload(0, 1, 2), fetch(0, 4, 5)], &link()).expect("legal");
+    let bytes: Vec<u64> = trace.device.memory.iter().map(|bytes| bytes.0).collect();
     assert_eq!(
         bytes,
         [8, 12, 8, 8, 16, 13],
         "`a` counts to the end of its offload and from the start of its fetch"
     );
-    let host: Vec<u64> = journey.host_memory.iter().map(|bytes| bytes.0).collect();
-    assert_eq!((host, journey.host_peak), (vec![0, 8, 8, 8, 8, 0], Bytes(8)));
+    let host: Vec<u64> = trace.host_memory.iter().map(|bytes| bytes.0).collect();
+    assert_eq!((host, trace.host_peak), (vec![0, 8, 8, 8, 8, 0], Bytes(8)));
     // Run 1 ends at 2 and waits for the copy of 8 ticks that began at 1; run 4 ends at 12, the fetch at 11 + 8.
-    let passed: Vec<u64> = journey.passed.iter().map(|time| time.0).collect();
+    let passed: Vec<u64> = trace.passed.iter().map(|time| time.0).collect();
     assert_eq!(passed, [0, 1, 9, 10, 11, 19, 20]);
-    assert_eq!(journey.spans, [(Time(1), Time(9)), (Time(11), Time(19))]);
-    assert_eq!((journey.device.time, journey.makespan, journey.stall()), (Time(6), Time(20), Time(14)));
+    assert_eq!(trace.spans, [(Time(1), Time(9)), (Time(11), Time(19))]);
+    assert_eq!((trace.device.time, trace.makespan, trace.stall()), (Time(6), Time(20), Time(14)));
     let fast = Engine { bytes: 4, ticks: 1, latency: Time(1) };
     let host = Host { offload: fast, fetch: fast, budget: Some(Bytes(8)) };
-    let journey = judged(IDLE, &[offload(0, 1, 2), fetch(0, 3, 5)], &host).expect("legal");
-    assert_eq!((journey.makespan, journey.stall()), (Time(9), Time(3)), "a latency and two ticks each way");
+    let trace = judged(IDLE, &[offload(0, 1, 2), fetch(0, 3, 5)], &host).expect("legal");
+    assert_eq!((trace.makespan, trace.stall()), (Time(9), Time(3)), "a latency and two ticks each way");
 }
 
 #[test]
 fn engines_serve_in_order_and_each_direction_by_itself() {
     let text = "a 4 1; b 4 1; c(a, b) 1 1; d(c) 1 9; e(d) 1 9; f(a, b, e) 1 1";
     let transfers = [offload(0, 3, 4), offload(1, 3, 4), fetch(0, 4, 5), fetch(1, 4, 5)];
-    let journey = judged(text, &transfers, &link()).expect("legal");
-    let spans: Vec<(u64, u64)> = journey.spans.iter().map(|span| (span.0.0, span.1.0)).collect();
+    let trace = judged(text, &transfers, &link()).expect("legal");
+    let spans: Vec<(u64, u64)> = trace.spans.iter().map(|span| (span.0.0, span.1.0)).collect();
     assert_eq!(spans, [(3, 7), (7, 11), (12, 16), (16, 20)]);
-    assert_eq!(journey.makespan, Time(22), "both copies are hidden behind runs");
+    assert_eq!(trace.makespan, Time(22), "both copies are hidden behind runs");
 }
 
 #[test]
 fn one_offload_serves_several_fetches() {
     let text = "a 8 1; b(a) 1 1; c(b) 1 1; d(c, a) 1 1; e(d) 1 1; f(e) 1 1; g(f, a) 1 1";
     let transfers = [offload(0, 1, 2), fetch(0, 2, 3), fetch(0, 5, 6)];
-    let journey = judged(text, &transfers, &link()).expect("legal");
-    let bytes: Vec<u64> = journey.device.memory.iter().map(|bytes| bytes.0).collect();
+    let trace = judged(text, &transfers, &link()).expect("legal");
+    let bytes: Vec<u64> = trace.device.memory.iter().map(|bytes| bytes.0).collect();
     assert_eq!(bytes, [8, 9, 10, 10, 2, 10, 10], "gone behind its use at d, without a second offload");
-    assert_eq!(journey.host_memory.iter().map(|bytes| bytes.0).collect::<Vec<_>>(), [0, 8, 8, 8, 8, 8, 0]);
+    assert_eq!(trace.host_memory.iter().map(|bytes| bytes.0).collect::<Vec<_>>(), [0, 8, 8, 8, 8, 8, 0]);
 }
 
 #[test]
@@ -141,11 +141,10 @@ fn the_laws_of_runs_hold_beside_transfers() {
     assert_eq!(read.device.overwrites, [false, false, false, false, true]);
     let graph = graph(IDLE);
     let base = Sequence::base(&graph);
-    let journey =
-        judge_transfers(&graph, &base, &[offload(0, 1, 2), fetch(0, 4, 5)], &link()).expect("legal");
-    assert!(journey.device.within(&graph, &base, Bytes(16)).is_ok());
+    let trace = judge_transfers(&graph, &base, &[offload(0, 1, 2), fetch(0, 4, 5)], &link()).expect("legal");
+    assert!(trace.device.within(&graph, &base, Bytes(16)).is_ok());
     assert!(
-        journey
+        trace
             .device
             .within(&graph, &base, Bytes(15))
             .is_err_and(|error| error.to_string().starts_with("S7 "))
@@ -285,15 +284,15 @@ fn the_judge_and_the_simulator_agree_on_random_schedules() {
         let host = Host { offload: engine(&mut dice), fetch: engine(&mut dice), budget: None };
         let context = || format!("case {case}: {runs:?} {transfers:?}\n{}", rk_plan::json::write(&graph));
         let ours = judge_transfers(&graph, &runs, &transfers, &host);
-        let journey = match (ours, simulator::lives(&graph, &runs, &transfers)) {
-            (Ok(journey), Ok(lives)) => (journey, lives),
+        let trace = match (ours, simulator::lives(&graph, &runs, &transfers)) {
+            (Ok(trace), Ok(lives)) => (trace, lives),
             (Err(error), Err(_)) => {
                 refused[usize::from(error.to_string().starts_with("S11"))] += 1;
                 continue;
             }
             (ours, theirs) => panic!("{ours:?} {theirs:?} {}", context()),
         };
-        let (journey, (device, kept)) = journey;
+        let (trace, (device, kept)) = trace;
         let run_time: Vec<u64> = runs.0.iter().map(|&node| graph.node(node).time.0).collect();
         let copy_time = |one: &Transfer| {
             let engine = host.engine(one.direction);
@@ -301,9 +300,9 @@ fn the_judge_and_the_simulator_agree_on_random_schedules() {
         };
         let copy_time: Vec<u64> = transfers.iter().map(copy_time).collect();
         let peaks = (simulator::peak(&device, runs.0.len()), simulator::peak(&kept, runs.0.len()));
-        assert_eq!((journey.device.peak.0, journey.host_peak.0), peaks, "{}", context());
+        assert_eq!((trace.device.peak.0, trace.host_peak.0), peaks, "{}", context());
         let (makespan, most, most_host) = simulator::play(&transfers, &run_time, &copy_time, &device, &kept);
-        assert_eq!(journey.makespan.0, makespan, "{}", context());
+        assert_eq!(trace.makespan.0, makespan, "{}", context());
         assert_eq!((most, most_host), peaks, "{}", context());
         // Any other timing: the makespan is another one, and neither peak is.
         let other_runs: Vec<u64> = run_time.iter().map(|_| dice.below(20) as u64).collect();
@@ -311,20 +310,16 @@ fn the_judge_and_the_simulator_agree_on_random_schedules() {
         let (_, most, most_host) = simulator::play(&transfers, &other_runs, &other_copies, &device, &kept);
         assert_eq!((most, most_host), peaks, "{}", context());
         // Addresses follow from the same lives.
-        let packed = arena::pack_with(&graph, &runs, &journey.device, Bytes(1), 10_000);
+        let packed = arena::pack_with(&graph, &runs, &trace.device, Bytes(1), 10_000);
         assert_eq!(arena::check_no_overlap(&packed), Ok(()), "{}", context());
-        assert!(packed.lower_bound == journey.device.peak, "{}", context());
+        assert!(packed.lower_bound == trace.device.peak, "{}", context());
         if transfers.is_empty() {
-            assert_eq!(
-                Ok(&journey.device),
-                judge(&graph, &runs).as_ref(),
-                "nothing changes without transfers"
-            );
-            assert_eq!((journey.makespan, journey.host_peak), (journey.device.time, Bytes(0)));
+            assert_eq!(Ok(&trace.device), judge(&graph, &runs).as_ref(), "nothing changes without transfers");
+            assert_eq!((trace.makespan, trace.host_peak), (trace.device.time, Bytes(0)));
         }
         legal += 1;
         moved += usize::from(transfers.len() > 1);
-        stalled += usize::from(journey.stall() > Time(0));
+        stalled += usize::from(trace.stall() > Time(0));
         twice += usize::from(runs.0.len() > graph.len());
     }
     assert!(

@@ -1,6 +1,8 @@
 //! A step over time: what lies in memory during each run, why, and from when to when.
 
-use rk_plan::{Bytes, Direction, Graph, Journey, Kind, NodeId, Sequence, Time, Trace, Transfer, base_trace};
+use rk_plan::{
+    Bytes, Direction, Graph, Kind, NodeId, Sequence, Time, Trace, Transfer, TransferTrace, base_trace,
+};
 
 /// Why something is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,18 +131,18 @@ impl Timeline {
         graph: &Graph,
         sequence: &Sequence,
         transfers: &[Transfer],
-        journey: &Journey,
+        trace: &TransferTrace,
     ) -> Self {
-        let mut starts = journey.passed.clone();
+        let mut starts = trace.passed.clone();
         if let Some(end) = starts.last_mut() {
-            *end = (*end).max(journey.makespan);
+            *end = (*end).max(trace.makespan);
         }
         Self {
             runs: sequence.0.clone(),
-            memory: journey.device.memory.clone(),
+            memory: trace.device.memory.clone(),
             starts,
-            lives: lives(graph, sequence, &journey.device, transfers),
-            host: journey.host_memory.clone(),
+            lives: lives(graph, sequence, &trace.device, transfers),
+            host: trace.host_memory.clone(),
         }
     }
 

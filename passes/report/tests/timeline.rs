@@ -61,8 +61,8 @@ fn what_is_on_its_way_is_told_from_what_is_used() {
     let transfer = |direction, start, end| Transfer { value: ValueId(0), direction, start, end };
     let transfers = [transfer(Direction::Offload, 1, 3), transfer(Direction::Fetch, 4, 5)];
     let base = Sequence::base(&graph);
-    let journey = judge_transfers(&graph, &base, &transfers, &host).expect("legal");
-    let timeline = Timeline::with_transfers(&graph, &base, &transfers, &journey);
+    let trace = judge_transfers(&graph, &base, &transfers, &host).expect("legal");
+    let timeline = Timeline::with_transfers(&graph, &base, &transfers, &trace);
     check_sums(&timeline);
     // Used by run 1, and on its way out during run 2; on its way back during run 4, and used by run 5.
     assert_eq!(of(&timeline, Category::Transfers), [("a", 2, 2), ("a", 4, 4)]);
@@ -71,7 +71,7 @@ fn what_is_on_its_way_is_told_from_what_is_used() {
     let fetched: Vec<usize> =
         timeline.lives.iter().filter(|life| life.fetched).map(|life| life.first).collect();
     assert_eq!((fetched, timeline.host.len()), (vec![4], 6));
-    assert_eq!(timeline.starts.last(), Some(&journey.makespan));
+    assert_eq!(timeline.starts.last(), Some(&trace.makespan));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn stacks_add_up_to_what_the_judge_counts() {
         let engine = Engine { bytes: base.peak.0, ticks: graph.total_time().0 / 2, latency: Time(0) };
         let host = Host { offload: engine, fetch: engine, budget: None };
         if let Some(plan) = solve_with_transfers(&request, &host).plan {
-            let timeline = Timeline::with_transfers(&graph, &plan.sequence, &plan.transfers, &plan.journey);
+            let timeline = Timeline::with_transfers(&graph, &plan.sequence, &plan.transfers, &plan.trace);
             check_sums(&timeline);
             seen[1] |= timeline.lives.iter().any(|life| life.category == Category::Transfers);
         }

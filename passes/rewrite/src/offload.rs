@@ -155,7 +155,7 @@ impl<'a> Offloading<'a> {
         let mut outcome = answer.recomputation_alone.clone();
         outcome.plan = self.found().map(|plan| Plan {
             sequence: plan.sequence.clone(),
-            trace: Trace { time: plan.journey.makespan, ..plan.journey.device.clone() },
+            trace: Trace { time: plan.trace.makespan, ..plan.trace.device.clone() },
             solver: Solver::Auto,
             arena: None,
         });
@@ -172,7 +172,7 @@ impl<'a> Offloading<'a> {
     /// The plan as lines: at each point the ends of transfers, drops, the starts of transfers; then the run.
     pub fn lines(&self) -> Vec<Line> {
         let Some(plan) = self.found() else { return Vec::new() };
-        let (runs, device) = (&plan.sequence.0, &plan.journey.device);
+        let (runs, device) = (&plan.sequence.0, &plan.trace.device);
         let forgotten = forgotten(&plan.transfers, runs.len());
         let mut drops = vec![Vec::new(); runs.len() + 1];
         for stay in device.instances.iter().filter(|stay| stay.fate == Fate::Dropped) {
@@ -199,9 +199,9 @@ impl<'a> Offloading<'a> {
 
     /// Adds what the step says of its transfers.
     pub fn describe(&self, summary: &mut PlanSummary) {
-        let Some(journey) = self.found().map(|plan| &plan.journey) else { return };
-        summary.stall = Some(journey.stall().0);
-        summary.host_peak = Some(journey.host_peak.0);
+        let Some(trace) = self.found().map(|plan| &plan.trace) else { return };
+        summary.stall = Some(trace.stall().0);
+        summary.host_peak = Some(trace.host_peak.0);
         summary.host_budget = self.link.budget.map(|bytes| bytes.0);
         summary.bandwidth = Some(self.link.rate.0);
         summary.latency = Some(self.link.latency.0);
@@ -213,12 +213,12 @@ impl<'a> Offloading<'a> {
     /// What differs.
     pub fn agrees(&self, verdict: &Verdict<'_>) -> Result<(), String> {
         let Some(plan) = self.found() else { return Ok(()) };
-        let planned = &plan.journey;
-        let read = verdict.journey.as_ref();
-        let (peak, host) = read.map_or((verdict.peak.0, 0), |journey| journey.peaks());
-        let time = read.map_or(Some((planned.device.time.0, 0)), |journey| journey.time);
+        let planned = &plan.trace;
+        let read = verdict.account.as_ref();
+        let (peak, host) = read.map_or((verdict.peak.0, 0), |account| account.peaks());
+        let time = read.map_or(Some((planned.device.time.0, 0)), |account| account.time);
         let (makespan, stall) = time.unwrap_or_default();
-        let count = read.map_or(0, |journey| journey.transfers);
+        let count = read.map_or(0, |account| account.transfers);
         for (what, planned, read) in [
             ("transfers", plan.transfers.len() as u64, count as u64),
             ("bytes on the device", planned.device.peak.0, peak),
@@ -242,12 +242,12 @@ impl<'a> Offloading<'a> {
             None => "no plan".to_owned(),
         };
         let alone = self.answer.recomputation_alone.plan.as_ref().map(|plan| plan.trace.time);
-        let moved = self.answer.transfers_alone.as_ref().map(|plan| plan.journey.makespan);
+        let moved = self.answer.transfers_alone.as_ref().map(|plan| plan.trace.makespan);
         format!(
             "; {} transfers, host peak {}, waits of {:.2} %; recomputation alone {}, transfers alone {}",
             plan.transfers.len(),
-            readable(plan.journey.host_peak),
-            percent(plan.journey.stall()),
+            readable(plan.trace.host_peak),
+            percent(plan.trace.stall()),
             more(alone),
             more(moved),
         )
@@ -258,9 +258,9 @@ impl<'a> Offloading<'a> {
         let Some(plan) = self.found() else { return Vec::new() };
         vec![
             ("transfers", plan.transfers.len().to_string()),
-            ("host_peak_bytes", plan.journey.host_peak.0.to_string()),
-            ("makespan_ns", plan.journey.makespan.0.to_string()),
-            ("stall_ns", plan.journey.stall().0.to_string()),
+            ("host_peak_bytes", plan.trace.host_peak.0.to_string()),
+            ("makespan_ns", plan.trace.makespan.0.to_string()),
+            ("stall_ns", plan.trace.stall().0.to_string()),
         ]
     }
 }

@@ -24,9 +24,9 @@ use rk_dialect::{Op, PlanSummary, Stage, check_transfers};
 use rk_plan::arena::check_no_overlap;
 use rk_plan::{Bytes, judge_schedule, readable};
 
-use crate::journey::Journey;
 use crate::placing::{self, Judged};
 use crate::planning::Problem;
+use crate::transfer_account::TransferAccount;
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -51,7 +51,7 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
             "'{}' is legal: peak {}{arena}, {limit}, {runs} runs, {again} of them again{}",
             step.symbol(),
             readable(judged.peak),
-            judged.journey.as_ref().map_or(String::new(), |journey| moved(step, journey)),
+            judged.account.as_ref().map_or(String::new(), |account| moved(step, account)),
         );
         Diagnostic::remark(step.op().location(), message).report();
     }
@@ -59,14 +59,14 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
 }
 
 /// What a remark says of transfers.
-fn moved(step: StepOp<'_>, journey: &Journey<'_>) -> String {
-    let host = readable(Bytes(journey.peaks().1));
+fn moved(step: StepOp<'_>, account: &TransferAccount<'_>) -> String {
+    let host = readable(Bytes(account.peaks().1));
     let limit =
         PlanSummary::of(step).host_budget.map_or(String::new(), |b| format!(" of {}", readable(Bytes(b))));
-    let time = journey.time.map_or(String::new(), |(makespan, stall)| {
+    let time = account.time.map_or(String::new(), |(makespan, stall)| {
         format!(", makespan {makespan} ns, {stall} ns of it waits")
     });
-    format!(", {} transfers, host peak {host}{limit}{time}", journey.transfers)
+    format!(", {} transfers, host peak {host}{limit}{time}", account.transfers)
 }
 
 /// A step that the laws hold for.
@@ -74,7 +74,7 @@ pub struct Verdict<'c> {
     /// The most bytes on the device.
     pub peak: Bytes,
     /// What its transfers do, if it has some.
-    pub journey: Option<Journey<'c>>,
+    pub account: Option<TransferAccount<'c>>,
 }
 
 /// What the judge says of a scheduled or lowered step, its addresses included.
@@ -86,9 +86,9 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Verdict<'c>, Diagno
     let refuse = |message: String| Diagnostic::error(step.op().location(), message);
     // At any other stage, transfers are refused with the schedule.
     if step.stage() == Stage::Scheduled
-        && let Some(journey) = Journey::of(step, &problem)
+        && let Some(account) = TransferAccount::of(step, &problem)
     {
-        return judge_transfers(step, &problem, journey);
+        return judge_transfers(step, &problem, account);
     }
     let schedule = problem.schedule_of(step)?;
     let budget = PlanSummary::of(step).budget.map(Bytes);
@@ -102,14 +102,14 @@ pub fn judge<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Verdict<'c>, Diagno
     } else {
         placing::carried(judged)?;
     }
-    Ok(Verdict { peak: trace.peak, journey: None })
+    Ok(Verdict { peak: trace.peak, account: None })
 }
 
 /// The laws of runs from the judge, those of transfers and both memories from the IR.
 fn judge_transfers<'c>(
     step: StepOp<'c>,
     problem: &Problem<'c>,
-    journey: Journey<'c>,
+    account: TransferAccount<'c>,
 ) -> Result<Verdict<'c>, Diagnostic<'c>> {
     let refuse = |message: String| Diagnostic::error(step.op().location(), message);
     check_transfers(step)?;
@@ -118,6 +118,6 @@ fn judge_transfers<'c>(
     if PlanSummary::of(step).offsets.is_some() {
         return Err(refuse("S7: 'rk.offsets' has no place for what is fetched".to_owned()));
     }
-    journey.within(step)?;
-    Ok(Verdict { peak: Bytes(journey.peaks().0), journey: Some(journey) })
+    account.within(step)?;
+    Ok(Verdict { peak: Bytes(account.peaks().0), account: Some(account) })
 }

@@ -10,7 +10,7 @@ use std::sync::Once;
 
 use rk_dialect::{Context, ops::StepOp};
 use rk_plan::transfer::{Latency, Rate};
-use rk_plan::{Bytes, Direction, Graph, Host, Journey, Sequence, Transfer, judge_transfers};
+use rk_plan::{Bytes, Direction, Graph, Host, Sequence, Transfer, TransferTrace, judge_transfers};
 use rk_rewrite::planning::Problem;
 
 /// The same numbers for the same seed (Marsaglia's xorshift).
@@ -137,7 +137,7 @@ fn read(graph: &Graph, text: &str) -> (Sequence, Vec<Transfer>) {
 const RATES: [u64; 3] = [2_000_000_000, 5_000_000_000, 16_000_000_000];
 const LATENCY: u64 = 70;
 
-fn judged(graph: &Graph, text: &str, rate: u64, host_budget: u64) -> Result<Journey, String> {
+fn judged(graph: &Graph, text: &str, rate: u64, host_budget: u64) -> Result<TransferTrace, String> {
     let (sequence, transfers) = read(graph, text);
     let host = Host::behind(Rate(rate), Latency(LATENCY), 1_000_000_000, Some(Bytes(host_budget)));
     judge_transfers(graph, &sequence, &transfers, &host).map_err(|error| error.to_string())
@@ -219,12 +219,12 @@ fn what_the_ir_accepts_the_judge_accepts_with_the_same_numbers() {
             let text = changed(&planned, &mut random);
             let by_judge = judged(&graph, &text, rate, host_budget);
             match (run(&text, "rk-verify-schedule"), by_judge) {
-                (Ok((_, said)), Ok(journey)) => {
+                (Ok((_, said)), Ok(trace)) => {
                     accepted += 1;
                     // Without transfers, there is nothing to say about them.
-                    let (makespan, stall) = (journey.makespan.0, journey.stall().0);
+                    let (makespan, stall) = (trace.makespan.0, trace.stall().0);
                     let time = format!("makespan {makespan} ns, {stall} ns of it waits");
-                    assert!(journey.spans.is_empty() || said.contains(&time), "{said}, not {time}\n{text}");
+                    assert!(trace.spans.is_empty() || said.contains(&time), "{said}, not {time}\n{text}");
                 }
                 (Ok((_, said)), Err(law)) => panic!("accepted with {said}, but {law}\n{text}"),
                 (Err(said), _) => *refused.entry(law(&said).unwrap_or("SSA").to_owned()).or_default() += 1,

@@ -17,7 +17,7 @@ mod iterated_greedy;
 mod list_scheduling;
 
 use rk_plan::{
-    Bytes, Direction, Host, Journey, NodeId, Sequence, Time, Transfer, base_trace, judge_transfers,
+    Bytes, Direction, Host, NodeId, Sequence, Time, Transfer, TransferTrace, base_trace, judge_transfers,
     working_set,
 };
 
@@ -33,7 +33,7 @@ pub struct TransferPlan {
     /// What moves, by start.
     pub transfers: Vec<Transfer>,
     /// What the judge said about them.
-    pub journey: Journey,
+    pub trace: TransferTrace,
     /// Which part found it.
     pub solver: &'static str,
 }
@@ -108,7 +108,7 @@ impl<'a> Task<'a> {
             if !self.is_settled(lower_bound) {
                 self.both(&alone);
                 let limit = self.clock.left().min(self.request.time_limit.mul_f64(BOUND));
-                let known = self.plan.as_ref().map(|plan| plan.journey.makespan);
+                let known = self.plan.as_ref().map(|plan| plan.trace.makespan);
                 lower_bound = lower_bound.max(bound::bound(graph, budget, self.host, known, limit));
             }
         }
@@ -134,7 +134,7 @@ impl<'a> Task<'a> {
 
     fn is_settled(&self, bound: Time) -> bool {
         let enough = enough(bound, self.request.graph.total_time());
-        self.plan.as_ref().is_some_and(|plan| plan.journey.makespan <= enough)
+        self.plan.as_ref().is_some_and(|plan| plan.trace.makespan <= enough)
     }
 
     /// From the given order, without recomputation.
@@ -197,18 +197,18 @@ impl<'a> Task<'a> {
     }
 
     fn offer_runs(&mut self, sequence: Sequence, solver: &'static str) {
-        if let Ok(journey) = judge_transfers(self.request.graph, &sequence, &[], self.host) {
-            self.offer(TransferPlan { sequence, transfers: Vec::new(), journey, solver });
+        if let Ok(trace) = judge_transfers(self.request.graph, &sequence, &[], self.host) {
+            self.offer(TransferPlan { sequence, transfers: Vec::new(), trace, solver });
         }
     }
 
     /// Keeps a plan if it fits and is the best so far.
     fn offer(&mut self, plan: TransferPlan) {
-        let better = self.plan.as_ref().is_none_or(|best| plan.journey.makespan < best.journey.makespan);
-        if better && plan.journey.device.peak <= self.request.budget {
+        let better = self.plan.as_ref().is_none_or(|best| plan.trace.makespan < best.trace.makespan);
+        if better && plan.trace.device.peak <= self.request.budget {
             tracing::info!(
                 solver = plan.solver,
-                makespan = plan.journey.makespan.0,
+                makespan = plan.trace.makespan.0,
                 transfers = plan.transfers.len(),
                 "better plan"
             );

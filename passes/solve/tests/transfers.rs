@@ -33,16 +33,16 @@ fn checked(graph: &Graph, budget: Bytes, host: &Host, answer: &TransferOutcome, 
         assert!(answer.recomputation_alone.plan.is_none() && answer.transfers_alone.is_none(), "{context}");
         return;
     };
-    let journey = judge_transfers(graph, &plan.sequence, &plan.transfers, host).expect("legal");
-    assert_eq!(journey, plan.journey, "{context}");
-    assert!(journey.device.peak <= budget && answer.smallest_found <= journey.device.peak, "{context}");
-    assert!(host.budget.is_none_or(|most| journey.host_peak <= most), "{context}");
-    assert!(answer.lower_bound <= journey.makespan && answer.lower_bound >= graph.total_time(), "{context}");
+    let trace = judge_transfers(graph, &plan.sequence, &plan.transfers, host).expect("legal");
+    assert_eq!(trace, plan.trace, "{context}");
+    assert!(trace.device.peak <= budget && answer.smallest_found <= trace.device.peak, "{context}");
+    assert!(host.budget.is_none_or(|most| trace.host_peak <= most), "{context}");
+    assert!(answer.lower_bound <= trace.makespan && answer.lower_bound >= graph.total_time(), "{context}");
     if let Some(alone) = &answer.recomputation_alone.plan {
-        assert!(journey.makespan <= alone.trace.time, "slower than recomputation alone: {context}");
+        assert!(trace.makespan <= alone.trace.time, "slower than recomputation alone: {context}");
     }
     if let Some(alone) = &answer.transfers_alone {
-        assert!(journey.makespan <= alone.journey.makespan, "slower than transfers alone: {context}");
+        assert!(trace.makespan <= alone.trace.makespan, "slower than transfers alone: {context}");
         assert_eq!(alone.sequence.0.len(), graph.len(), "{context}");
     }
 }
@@ -61,8 +61,8 @@ fn without_a_link_or_host_memory_the_answer_is_that_of_recomputation_alone() {
                 alone.plan.as_ref().map(|plan| &plan.sequence),
                 "seed {seed}"
             );
-            assert_eq!(plan.map(|plan| &plan.journey.device), alone.plan.as_ref().map(|plan| &plan.trace));
-            assert!(plan.is_none_or(|plan| plan.transfers.is_empty() && plan.journey.stall() == Time(0)));
+            assert_eq!(plan.map(|plan| &plan.trace.device), alone.plan.as_ref().map(|plan| &plan.trace));
+            assert!(plan.is_none_or(|plan| plan.transfers.is_empty() && plan.trace.stall() == Time(0)));
             assert_eq!((both.status, both.lower_bound), (alone.status, alone.lower_bound), "seed {seed}");
             assert_eq!(both.proven_infeasible_below, alone.proven_infeasible_below, "seed {seed}");
         }
@@ -89,7 +89,7 @@ fn no_answer_is_slower_than_recomputation_or_transfers_alone() {
             let (plan, alone) = (answer.plan.as_ref(), answer.recomputation_alone.plan.as_ref());
             only += usize::from(plan.is_some() && alone.is_none());
             faster += usize::from(
-                plan.zip(alone).is_some_and(|(plan, alone)| plan.journey.makespan < alone.trace.time),
+                plan.zip(alone).is_some_and(|(plan, alone)| plan.trace.makespan < alone.trace.time),
             );
         }
     }
@@ -123,7 +123,7 @@ fn tiny_graphs_are_planned_as_brute_force_would_and_no_bound_exceeds_it() {
             }
             let answer = solve_with_transfers(&request(&graph, budget, Solver::Local, 400), &host);
             checked(&graph, budget, &host, &answer, &format!("seed {seed}, {budget}"));
-            let known = answer.plan.as_ref().map(|plan| plan.journey.makespan.0);
+            let known = answer.plan.as_ref().map(|plan| plan.trace.makespan.0);
             let Some(best) = brute_force(&graph, budget, &host, known) else {
                 // Nothing is better: of what has a plan, it is the optimum.
                 optimal += usize::from(known.is_some());
@@ -233,7 +233,7 @@ impl Brute<'_> {
                                 ];
                                 // More transfers never make a makespan smaller.
                                 let alone = judge_transfers(self.graph, runs, &pair, self.host);
-                                if alone.is_ok_and(|journey| journey.makespan.0 < self.best) {
+                                if alone.is_ok_and(|trace| trace.makespan.0 < self.best) {
                                     mine.push(pair);
                                 }
                             }
@@ -252,10 +252,10 @@ impl Brute<'_> {
         let Some((mine, others)) = options.split_first() else {
             let mut transfers = chosen.clone();
             transfers.sort_by_key(|transfer| (transfer.start, transfer.end));
-            if let Ok(journey) = judge_transfers(self.graph, runs, &transfers, self.host)
-                && journey.device.peak <= self.budget
+            if let Ok(trace) = judge_transfers(self.graph, runs, &transfers, self.host)
+                && trace.device.peak <= self.budget
             {
-                self.improve(journey.makespan.0);
+                self.improve(trace.makespan.0);
             }
             return;
         };
@@ -265,7 +265,7 @@ impl Brute<'_> {
             let mut transfers = chosen.clone();
             transfers.sort_by_key(|transfer| (transfer.start, transfer.end));
             if judge_transfers(self.graph, runs, &transfers, self.host)
-                .is_ok_and(|journey| journey.makespan.0 < self.best)
+                .is_ok_and(|trace| trace.makespan.0 < self.best)
             {
                 self.choose(runs, others, chosen);
             }

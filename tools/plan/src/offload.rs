@@ -105,9 +105,9 @@ impl Answer<'_> {
         let answer = &self.answer;
         let mut outcome = answer.recomputation_alone.clone();
         outcome.plan = self.plan().map(|plan| {
-            let device = &plan.journey.device;
+            let device = &plan.trace.device;
             let arena = pack_with(self.graph, &plan.sequence, device, packing.alignment, packing.effort);
-            let trace = Trace { time: plan.journey.makespan, ..device.clone() };
+            let trace = Trace { time: plan.trace.makespan, ..device.clone() };
             Plan { sequence: plan.sequence.clone(), trace, solver: arguments.solver, arena: Some(arena) }
         });
         outcome.status = answer.status;
@@ -126,8 +126,8 @@ impl Answer<'_> {
         let plan = self.plan()?;
         Some(page::Found {
             sequence: &plan.sequence,
-            timeline: Timeline::with_transfers(self.graph, &plan.sequence, &plan.transfers, &plan.journey),
-            time: plan.journey.makespan,
+            timeline: Timeline::with_transfers(self.graph, &plan.sequence, &plan.transfers, &plan.trace),
+            time: plan.trace.makespan,
             transfers: &plan.transfers,
             solver: plan.solver.to_string(),
         })
@@ -136,7 +136,7 @@ impl Answer<'_> {
     /// By start: what moves, which way, before which runs it starts and must have ended, and when it does.
     fn transfers(&self) -> Option<Vec<Value>> {
         let plan = self.plan()?;
-        let spans = plan.transfers.iter().zip(&plan.journey.spans);
+        let spans = plan.transfers.iter().zip(&plan.trace.spans);
         let written = spans.map(|(transfer, span)| {
             let about = self.graph.value(transfer.value);
             json!({
@@ -163,13 +163,13 @@ impl Answer<'_> {
     }
 
     fn json(&self, report: &Report, rate: Rate) -> Value {
-        let journey = self.plan().map(|plan| &plan.journey);
+        let trace = self.plan().map(|plan| &plan.trace);
         let alone = self.answer.recomputation_alone.plan.as_ref().map(|plan| self.time(plan.trace.time));
-        let transfers = self.answer.transfers_alone.as_ref().map(|plan| self.time(plan.journey.makespan));
+        let transfers = self.answer.transfers_alone.as_ref().map(|plan| self.time(plan.trace.makespan));
         json!({
             "transfers": self.transfers(),
-            "stall_time": journey.map(|journey| self.time(journey.stall())),
-            "host_peak_bytes": journey.map(|journey| journey.host_peak.0),
+            "stall_time": trace.map(|trace| self.time(trace.stall())),
+            "host_peak_bytes": trace.map(|trace| trace.host_peak.0),
             "host_budget_bytes": self.host.budget.map(|bytes| bytes.0),
             "bandwidth_bytes_per_second": rate.0,
             "latency_time": self.time(self.host.offload.latency),
@@ -186,12 +186,12 @@ impl Answer<'_> {
             mine.map(|transfer| self.graph.value(transfer.value).bytes).sum::<Bytes>()
         };
         let (out, back) = (readable(bytes(Direction::Offload)), readable(bytes(Direction::Fetch)));
-        let stall = report.percent_of_base(plan.journey.stall());
+        let stall = report.percent_of_base(plan.trace.stall());
         let percent = |time: Option<Time>| {
             time.map_or("no plan".to_string(), |time| format!("{:.4} % more", report.percent(time)))
         };
         let alone = percent(self.answer.recomputation_alone.plan.as_ref().map(|plan| plan.trace.time));
-        let moved = percent(self.answer.transfers_alone.as_ref().map(|plan| plan.journey.makespan));
+        let moved = percent(self.answer.transfers_alone.as_ref().map(|plan| plan.trace.makespan));
         let mut text = String::new();
         let mut line = |label: &str, value: String| {
             // Writing to a String cannot fail.
@@ -204,7 +204,7 @@ impl Answer<'_> {
                 plan.transfers.len()
             ),
         );
-        line("host", format!("peak {}", readable(plan.journey.host_peak)));
+        line("host", format!("peak {}", readable(plan.trace.host_peak)));
         line("alone", format!("recomputation {alone}, transfers {moved}"));
         text
     }

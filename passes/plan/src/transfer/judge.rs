@@ -1,7 +1,7 @@
 //! The judge of transfers: one walk over the points, in which every value is somewhere.
 
 use super::clock::{Agenda, times};
-use super::{Direction, Fault, Host, Journey, Transfer, Unlawful};
+use super::{Direction, Fault, Host, Transfer, TransferTrace, Unlawful};
 use crate::graph::Graph;
 use crate::judge::{Fate, Instance, judge, may_overwrite, measure};
 use crate::schedule::Sequence;
@@ -19,7 +19,7 @@ pub fn judge_transfers(
     sequence: &Sequence,
     transfers: &[Transfer],
     host: &Host,
-) -> Result<Journey, Unlawful> {
+) -> Result<TransferTrace, Unlawful> {
     judge(graph, sequence)?;
     let runs = sequence.0.len();
     for (index, &about) in transfers.iter().enumerate() {
@@ -52,7 +52,7 @@ pub fn judge_transfers(
     }
     let (instances, overwrites) = walk.instances(sequence);
     let (passed, spans) = times(graph, sequence, transfers, &agenda, host);
-    Ok(Journey {
+    Ok(TransferTrace {
         device: measure(graph, &sequence.0, instances, overwrites),
         makespan: passed[runs],
         host_peak: host_memory.iter().copied().max().unwrap_or_default(),

@@ -182,15 +182,15 @@ impl<'a> Search<'a> {
         let over = memory.iter().max().map_or(0, |&most| (most - self.budget).max(0));
         let (graph, host, budget) = (self.graph, self.host, self.budget);
         let chosen = Chosen { graph, host, budget, runs: &runs, gaps: &gaps, memory: &memory };
-        let Some((transfers, journey)) = chosen.schedule() else {
+        let Some((transfers, trace)) = chosen.schedule() else {
             return State { runs, gaps, rank: (u64::MAX, i64::MAX) };
         };
-        self.smallest = self.smallest.min(journey.device.peak);
-        let makespan = journey.makespan;
-        let better = self.best.as_ref().is_none_or(|best| makespan < best.journey.makespan);
-        if over == 0 && better && signed(journey.device.peak.0) <= self.budget {
+        self.smallest = self.smallest.min(trace.device.peak);
+        let makespan = trace.makespan;
+        let better = self.best.as_ref().is_none_or(|best| makespan < best.trace.makespan);
+        if over == 0 && better && signed(trace.device.peak.0) <= self.budget {
             let sequence = runs.sequence.clone();
-            self.best = Some(TransferPlan { sequence, transfers, journey, solver: "iterated-greedy" });
+            self.best = Some(TransferPlan { sequence, transfers, trace, solver: "iterated-greedy" });
         }
         let rank = if over > 0 { (u64::MAX, over) } else { (makespan.0, 0) };
         State { runs, gaps, rank }

@@ -10,7 +10,7 @@
 //!
 //! Source: Graham's list scheduling, with Jackson's earliest-due-date rule for the fetches (Pinedo, "Scheduling", chapters 3 and 5).
 
-use rk_plan::{Direction, Graph, Host, Journey, Transfer, judge_transfers};
+use rk_plan::{Direction, Graph, Host, Transfer, TransferTrace, judge_transfers};
 
 use super::gaps::{Gap, Runs};
 
@@ -33,7 +33,7 @@ pub(super) fn is_first(gaps: &[Gap], index: usize) -> bool {
 
 impl Chosen<'_> {
     /// The better of two rounds, if the laws hold.
-    pub(super) fn schedule(&self) -> Option<(Vec<Transfer>, Journey)> {
+    pub(super) fn schedule(&self) -> Option<(Vec<Transfer>, TransferTrace)> {
         let first = self.judged(&self.runs.passed)?;
         if first.1.stall().0 == 0 {
             return Some(first);
@@ -43,10 +43,10 @@ impl Chosen<'_> {
         Some(second.unwrap_or(first))
     }
 
-    fn judged(&self, passed: &[u64]) -> Option<(Vec<Transfer>, Journey)> {
+    fn judged(&self, passed: &[u64]) -> Option<(Vec<Transfer>, TransferTrace)> {
         let transfers = self.transfers(passed);
-        let journey = judge_transfers(self.graph, &self.runs.sequence, &transfers, self.host).ok()?;
-        Some((transfers, journey))
+        let trace = judge_transfers(self.graph, &self.runs.sequence, &transfers, self.host).ok()?;
+        Some((transfers, trace))
     }
 
     /// The transfers, by start.

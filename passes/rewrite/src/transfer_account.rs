@@ -18,7 +18,7 @@ use rk_plan::{Bytes, readable};
 use crate::planning::Problem;
 
 /// What the ops of a step say.
-pub struct Journey<'c> {
+pub struct TransferAccount<'c> {
     /// Bytes on the device at each run: values, its workspace, kept generator states.
     pub device: Vec<u64>,
     /// Bytes in host memory at each run.
@@ -31,7 +31,7 @@ pub struct Journey<'c> {
     runs: Vec<Execution<'c>>,
 }
 
-impl<'c> Journey<'c> {
+impl<'c> TransferAccount<'c> {
     /// Reads a step at stage `scheduled`, if it has transfers.
     pub fn of(step: StepOp<'c>, problem: &Problem<'c>) -> Option<Self> {
         let ops = step.body().ops();
@@ -40,15 +40,15 @@ impl<'c> Journey<'c> {
             return None;
         }
         let runs: Vec<Execution<'c>> = ops.iter().copied().filter_map(Execution::of).collect();
-        let mut journey = Self {
+        let mut account = Self {
             device: vec![0; runs.len()],
             host: vec![0; runs.len()],
             time: Clock::of(step).map(|clock| clock.walk(&ops, problem)),
             transfers: moved,
             runs,
         };
-        journey.count(&ops, problem);
-        Some(journey)
+        account.count(&ops, problem);
+        Some(account)
     }
 
     /// The most bytes at any run: on the device, and in host memory.
