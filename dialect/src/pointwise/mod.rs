@@ -50,48 +50,47 @@ pub use body::{Elementwise, Step, storage};
 pub use layout::{Read, Source, Write};
 pub use sum::Reduction;
 
+use rk_vocabulary::ElementType;
+
 use crate::attrs::Arg;
 use crate::ops::AtenOp;
 use crate::raw::{Type, Value};
 use crate::types::Tensor;
 
-/// Element types that kernels load and store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "the names of docs/ir.md")]
-pub enum Element {
-    Bool,
-    U8,
-    I8,
-    I16,
-    I32,
-    I64,
-    F16,
-    Bf16,
-    F32,
-    F64,
+/// Declares the element types that kernels know, by their names in the vocabulary.
+macro_rules! kernel_elements {
+    ($($name:ident)+) => {
+        /// Element types that kernels load and store: those of the vocabulary that every processor computes with.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "the names of docs/ir.md")]
+        pub enum Element {
+            $($name,)+
+        }
+
+        impl Element {
+            /// What kernels call this type; `None` for complex numbers and for what only some devices compute with.
+            pub fn of(ty: Type<'_>) -> Option<Self> {
+                match ty.element_type()? {
+                    $(ElementType::$name => Some(Self::$name),)+
+                    _ => None,
+                }
+            }
+
+            fn element_type(self) -> ElementType {
+                match self {
+                    $(Self::$name => ElementType::$name,)+
+                }
+            }
+        }
+    };
 }
 
-impl Element {
-    /// The element type of this name; `None` for complex numbers.
-    pub fn of(ty: Type<'_>) -> Option<Self> {
-        Some(match ty.to_string().as_str() {
-            "i1" => Self::Bool,
-            "ui8" => Self::U8,
-            "i8" => Self::I8,
-            "i16" => Self::I16,
-            "i32" => Self::I32,
-            "i64" => Self::I64,
-            "f16" => Self::F16,
-            "bf16" => Self::Bf16,
-            "f32" => Self::F32,
-            "f64" => Self::F64,
-            _ => return None,
-        })
-    }
+kernel_elements! { Bool U8 I8 I16 I32 I64 F16 Bf16 F32 F64 }
 
+impl Element {
     /// Whether it is a floating point number.
     pub fn is_float(self) -> bool {
-        self >= Self::F16
+        self.element_type().is_float()
     }
 
     /// Whether arithmetic on it is done in f32 and rounded.
@@ -101,12 +100,7 @@ impl Element {
 
     /// Bytes of one element.
     pub fn bytes(self) -> u64 {
-        match self {
-            Self::Bool | Self::U8 | Self::I8 => 1,
-            Self::I16 | Self::F16 | Self::Bf16 => 2,
-            Self::I32 | Self::F32 => 4,
-            Self::I64 | Self::F64 => 8,
-        }
+        self.element_type().bytes()
     }
 }
 
