@@ -28,12 +28,12 @@ use rk_plan::{Bytes, Graph};
 use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::{FlatGraph, NONE};
 
-use heuristic::{Ahead, ahead};
+use heuristic::{CutHeuristic, cut_heuristics};
 
 /// A set of nodes, or of values.
 type Bits = u128;
 /// The most nodes, and the most values and generator states together.
-pub(crate) const SMALL: usize = Bits::BITS as usize;
+pub(crate) const MOST_NODES: usize = Bits::BITS as usize;
 /// States that are kept, at most: some 150 MiB.
 const STATES: usize = 1_000_000;
 
@@ -118,7 +118,7 @@ pub(crate) struct States {
     after: Vec<Bits>,
     /// Nodes whose workspace and unread outputs need no more room than what any of their readers adds.
     light: Bits,
-    ahead: Vec<Ahead>,
+    heuristics: Vec<CutHeuristic>,
     all: Bits,
     budget: i64,
     states: Vec<State>,
@@ -139,7 +139,7 @@ impl States {
     pub(crate) fn new(graph: &Graph, model: &FlatGraph, budget: Bytes) -> Option<Self> {
         let (nodes, values) = (model.len(), model.values());
         let generators: Vec<u32> = (0..nodes as u32).filter(|&node| model.state[node as usize] > 0).collect();
-        if nodes == 0 || nodes > SMALL || values + generators.len() > SMALL {
+        if nodes == 0 || nodes > MOST_NODES || values + generators.len() > MOST_NODES {
             return None;
         }
         let set = |row: &[u32]| row.iter().fold(0, |set, &value| set | bit(value));
@@ -154,7 +154,7 @@ impl States {
             NONE => 0,
             value => bit(value),
         };
-        let ahead = ahead(graph, budget);
+        let heuristics = cut_heuristics(graph, budget);
         let budget = i64::try_from(budget.0).unwrap_or(i64::MAX);
         let first =
             State { done: 0, live: 0, paid: 0, sure: 0, f: 0, before: 0, ran: 0, next: None, beaten: false };
@@ -188,8 +188,8 @@ impl States {
                 .filter(|&value| model.pinned[value as usize])
                 .fold(0, |set, value| set | bit(value)),
             bytes,
-            ahead,
-            all: if nodes == SMALL { Bits::MAX } else { bit(nodes as u32) - 1 },
+            heuristics,
+            all: if nodes == MOST_NODES { Bits::MAX } else { bit(nodes as u32) - 1 },
             budget,
             states: vec![first],
             by_done: BTreeMap::new(),
@@ -428,7 +428,7 @@ impl States {
             return;
         }
         let mut ahead = 0;
-        for cut in self.ahead.iter_mut().filter(|cut| done & bit(cut.node) == 0) {
+        for cut in self.heuristics.iter_mut().filter(|cut| done & bit(cut.node) == 0) {
             ahead = ahead.max(cut.least(again, self.limit));
         }
         let f = sure.saturating_add(ahead).max(self.states[before as usize].f);

@@ -62,7 +62,7 @@ impl Ord for Open {
 }
 
 /// Decisions of an exact program that is tried even where a solution near the optimum would do: some milliseconds.
-const SMALL: usize = 100_000;
+const EXACT_DECISIONS: usize = 100_000;
 /// How much finer time quanta get if what they lose is too much.
 const FINER: u64 = 4;
 /// Candidates probed per subproblem; each costs two flows.
@@ -205,7 +205,7 @@ impl Search<'_> {
         let exact = limits.parts == 0;
         let mut size = Size {
             quantum: if exact { 1 } else { quantum },
-            decisions: if quantum > 1 && exact { SMALL } else { DECISIONS },
+            decisions: if quantum > 1 && exact { EXACT_DECISIONS } else { DECISIONS },
         };
         loop {
             match label_setting::solve(self.cut, price, size, bound, self.goal, limits) {

@@ -192,7 +192,7 @@ impl<'a> Chain<'a> {
         let cutoff = known.map_or(u64::MAX, |known| known.0.saturating_sub(total.0));
         let mut program = Program::new(graph, self.budget, &mut growing.cutter, &growing.chain, cutoff);
         let Some(rows) = program.rows(&growing.inside) else { return Grown::Nothing };
-        let ways = if rows <= SMALL { Way::SIMPLE_FIRST } else { Way::USUAL_FIRST };
+        let ways = if rows <= FEW_ROWS { Way::SIMPLE_FIRST } else { Way::USUAL_FIRST };
         let (way, most_nodes) = (ways[self.trial.way], Some(self.trial.nodes));
         let answer = program.milp.solve(Options { below: known.map(|_| cutoff), most_nodes, way, ..options });
         let (cuts, inside) = (growing.chain.len(), growing.inside.len());
@@ -250,7 +250,7 @@ enum Grown {
 const FIRST_NODES: u64 = 100;
 const MORE_NODES: u64 = 4;
 /// Programs of up to so many rows are solved sooner than preprocessed.
-const SMALL: usize = 2_500;
+const FEW_ROWS: usize = 2_500;
 /// CBC counts in 32 bits.
 const MOST_NODES: u64 = 1 << 30;
 

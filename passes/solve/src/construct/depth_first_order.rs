@@ -76,7 +76,7 @@ fn lower(
     random: &mut ChaCha8Rng,
     clock: &Clock,
 ) -> bool {
-    let taste = EvictionParams {
+    let params = EvictionParams {
         forward: false,
         ..EvictionParams::new(sigma, timeline.cost().saturating_mul(DEAREST))
     };
@@ -84,7 +84,7 @@ fn lower(
     let step = (timeline.peak() - budget).max(0) / STEPS;
     let fits = (0..STEPS).rev().all(|left| {
         repair.set_budget(budget + left * step);
-        repair.repair(timeline, &taste, random, clock)
+        repair.repair(timeline, &params, random, clock)
     });
     tracing::debug!(
         fits,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn greedy_answers_with_a_makeshift_where_it_had_none() {
+    fn greedy_answers_with_a_fallback_where_it_had_none() {
         for seed in 0..3 {
             let graph = graph(Family::Layered, 1000, seed);
             let budget = Bytes(budget(&graph, 30) as u64);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_makeshift_counts_only_while_there_is_nothing_else() {
+    fn a_fallback_counts_only_while_there_is_nothing_else() {
         let graph = graph(Family::Layered, 100, 0);
         let budget = base_trace(&graph).peak;
         let request = Request::new(&graph, Bytes(budget.0 - 1));
@@ -205,13 +205,13 @@ mod tests {
         );
         let nodes = timeline.sequence();
         assert!(!task.has_plan());
-        task.offer_makeshift(&nodes, Solver::Greedy);
+        task.offer_fallback(&nodes, Solver::Greedy);
         assert!(task.plan.is_some() && !task.has_plan());
-        task.offer_makeshift(&nodes, Solver::Greedy);
+        task.offer_fallback(&nodes, Solver::Greedy);
         assert!(task.plan.is_some() && !task.has_plan());
         task.offer(&nodes, Solver::Greedy);
         assert!(task.has_plan());
-        task.offer_makeshift(&nodes, Solver::Greedy);
+        task.offer_fallback(&nodes, Solver::Greedy);
         assert!(task.has_plan());
     }
 

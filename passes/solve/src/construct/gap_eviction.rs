@@ -70,7 +70,7 @@ pub(crate) struct Repair {
     /// The most nodes of a closure.
     longest: usize,
     /// That of the last call.
-    taste: EvictionParams,
+    params: EvictionParams,
     /// Nodes inserted by the last call.
     pub(crate) inserted: Vec<u32>,
 }
@@ -134,7 +134,7 @@ impl Repair {
             seen: vec![0; nodes],
             closures: 0,
             longest: CLOSURE,
-            taste: EvictionParams::new(0.0, u64::MAX),
+            params: EvictionParams::new(0.0, u64::MAX),
             inserted: Vec::new(),
         }
     }
@@ -152,20 +152,20 @@ impl Repair {
     pub(crate) fn repair(
         &mut self,
         timeline: &mut SlottedTimeline,
-        taste: &EvictionParams,
+        params: &EvictionParams,
         random: &mut ChaCha8Rng,
         clock: &Clock,
     ) -> bool {
         self.inserted.clear();
-        self.taste = *taste;
-        let noise = Noise::new(taste.sigma);
+        self.params = *params;
+        let noise = Noise::new(params.sigma);
         let mut trials = 0u32;
         // Every round evicts one instance; a sequence that needs more rounds than this is going in circles.
         for _ in 0..6 * timeline.model.len() + 200 {
             if timeline.peak() <= self.budget {
                 return true;
             }
-            if timeline.cost() > taste.cost_limit {
+            if timeline.cost() > params.cost_limit {
                 return false;
             }
             let worst = timeline.tree().first_most();
@@ -240,7 +240,7 @@ impl Repair {
                 // Beyond this many ticks another one comes first; twice that, so that two do not take turns in small steps.
                 let next = self.heap.peek().map_or(f64::INFINITY, |next| next.score);
                 let limit = (2.0 * next * gain / noise + refund as f64) as u64;
-                let price = if self.taste.hold { next } else { f64::INFINITY };
+                let price = if self.params.hold { next } else { f64::INFINITY };
                 let Some(cost) = self.closure(timeline, gap, price, limit) else { continue };
                 let net = cost.saturating_sub(refund);
                 self.candidates[index as usize] =
@@ -291,7 +291,7 @@ impl Repair {
             return false;
         }
         self.inserted.extend_from_slice(&self.closure);
-        if self.taste.forward {
+        if self.params.forward {
             self.bring_forward(timeline, before);
         }
         true
@@ -337,7 +337,7 @@ impl Repair {
             if model.once[node as usize] || self.closure.len() > self.longest {
                 return None;
             }
-            if !self.taste.forward || !self.comes_anyway(timeline, node, before) {
+            if !self.params.forward || !self.comes_anyway(timeline, node, before) {
                 cost += model.time[node as usize];
             }
             if cost > limit {
@@ -390,7 +390,7 @@ mod tests {
     use crate::state::flat_graph::{FlatGraph, to_sequence};
 
     /// Time and runs after the repair of a sequence of names.
-    fn repaired(text: &str, sequence: &str, budget: i64, taste: &EvictionParams) -> (u64, String) {
+    fn repaired(text: &str, sequence: &str, budget: i64, params: &EvictionParams) -> (u64, String) {
         let graph = rk_plan::text::read(text).unwrap();
         let model = FlatGraph::new(&graph);
         let names: Vec<&str> =
@@ -400,7 +400,7 @@ mod tests {
         let mut timeline = SlottedTimeline::new(&model, &nodes);
         let mut random = ChaCha8Rng::seed_from_u64(0);
         let clock = Clock::new(std::time::Duration::MAX);
-        assert!(Repair::new(model.len(), budget).repair(&mut timeline, taste, &mut random, &clock));
+        assert!(Repair::new(model.len(), budget).repair(&mut timeline, params, &mut random, &clock));
         assert!(judge(&graph, &to_sequence(&timeline.sequence())).is_ok() && timeline.peak() <= budget);
         let runs: Vec<&str> = timeline.sequence().iter().map(|&node| names[node as usize]).collect();
         (timeline.cost(), runs.join(" "))

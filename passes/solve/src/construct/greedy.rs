@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::construct::gap_eviction::{EvictionParams, Repair};
-use crate::construct::prune_redundant::{clean, recomputed};
+use crate::construct::prune_redundant::{prune, recomputed};
 use crate::improve::lns::Solution;
 use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::FlatGraph;
@@ -60,8 +60,8 @@ impl<'m> Attempts<'m> {
             self.timeline.rollback();
         }
         self.made += 1;
-        let taste = EvictionParams::new(0.15 * f64::from(attempt), u64::MAX);
-        if !self.repair.repair(&mut self.timeline, &taste, &mut self.random, clock) {
+        let params = EvictionParams::new(0.15 * f64::from(attempt), u64::MAX);
+        if !self.repair.repair(&mut self.timeline, &params, &mut self.random, clock) {
             return None;
         }
         let milliseconds = clock.elapsed().as_millis() as u64;
@@ -84,7 +84,7 @@ pub(crate) fn cleaned(
     clock: &Clock,
 ) -> Solution {
     let mut nodes = recomputed(timeline);
-    while clean(timeline, budget, &mut nodes, random) && !clock.expired() {
+    while prune(timeline, budget, &mut nodes, random) && !clock.expired() {
         nodes = recomputed(timeline);
     }
     let milliseconds = clock.elapsed().as_millis() as u64;

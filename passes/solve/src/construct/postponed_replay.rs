@@ -54,7 +54,7 @@ impl Held {
 }
 
 /// Plans of different costs, best first, that begin by holding what is held, each searched for some iterations.
-pub(crate) fn wait(
+pub(crate) fn postponed_replays(
     model: &FlatGraph,
     Held { mut order, at, evicted }: Held,
     budget: i64,
@@ -205,12 +205,12 @@ mod tests {
             let nodes = replay(&model, &order, set.at.0, &evicted);
             let at_once = greedy(&model, &nodes, budget.0 as i64, 0, 1, &clock).expect("repaired");
             let held = Held { order, at: set.at.0, evicted };
-            let found = wait(&model, held, budget.0 as i64, 0, 0, &clock);
+            let found = postponed_replays(&model, held, budget.0 as i64, 0, 0, &clock);
             assert!(found[0].cost <= at_once.cost && found.is_sorted_by_key(|best| best.cost));
             gains += u32::from(found[0].cost < at_once.cost);
             // What the plan holds is held again, in orders that go on from there.
             let held = Held::by(&model, &found[0].nodes, set.at.0);
-            let again = wait(&model, held, budget.0 as i64, 0, 0, &clock);
+            let again = postponed_replays(&model, held, budget.0 as i64, 0, 0, &clock);
             assert!(!again.is_empty());
             for best in found.iter().chain(&again) {
                 let trace = judge(&graph, &to_sequence(&best.nodes)).expect("legal");

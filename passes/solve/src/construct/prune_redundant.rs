@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::state::slotted_timeline::SlottedTimeline;
 
 /// Deletes what it can among the second and later runs of `nodes`; returns whether anything went.
-pub(crate) fn clean(
+pub(crate) fn prune(
     timeline: &mut SlottedTimeline,
     budget: i64,
     nodes: &mut Vec<u32>,

@@ -10,7 +10,7 @@ use crate::improve::lns::Solution;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::prove::starts_by;
 use crate::portfolio::solver::Solver;
-use crate::portfolio::worthwhile::{MOVES_PER_NODE, SMALL, lists_lower_the_peak};
+use crate::portfolio::worthwhile::{MOVES_PER_NODE, SMALL_GRAPH, lists_lower_the_peak};
 use crate::state::slotted_timeline::SlottedTimeline;
 
 /// While no plan is found, this share of the time so far may go to chains of cuts: they may find one, or prove that there is none.
@@ -24,7 +24,7 @@ pub(crate) fn search_any_plan(task: &mut Incumbent) -> Vec<Solution> {
     let (mut round, mut proving) = (0u32, Duration::ZERO);
     // What generator states took in a sequence that annealing, which does not count them, took for a plan.
     let mut uncounted = 0;
-    let share = match task.model.len() <= SMALL {
+    let share = match task.model.len() <= SMALL_GRAPH {
         true if lists_lower_the_peak(task) => REFUTATION_BESIDE_ORDERS,
         true => REFUTATION,
         false => 0.0,
@@ -41,7 +41,7 @@ pub(crate) fn search_any_plan(task: &mut Incumbent) -> Vec<Solution> {
         let mut annealing = Annealing::new(&task.model, start, task.budget - uncounted, seed);
         annealing.run(moves / 4, false, HEATS[round as usize % 2], &task.clock);
         annealing.run(moves, true, HEATS[round as usize % 2], &task.clock);
-        tracing::debug!(round, excess = annealing.best_excess as f64, "insisting");
+        tracing::debug!(round, excess = annealing.best_excess as f64, "annealed for any plan");
         let (nodes, fits) = (annealing.best, annealing.best_excess == 0);
         task.offer(&nodes, Solver::Local);
         if fits {

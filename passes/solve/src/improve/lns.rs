@@ -5,7 +5,7 @@
 //! - *ruin*: take recomputations away (a window of positions, a window of node ids, or a few at random) and what only
 //!   they read; sometimes *shift* a few runs later (to just before their first use, or anywhere behind if nobody reads what they make
 //!   and it takes more memory than what it is made of) or earlier (after their operands)
-//! - *recreate*: repair with a random taste and a cost limit, then delete-clean
+//! - *recreate*: repair with a random preference and a cost limit, then delete-clean
 //! - *accept* if the cost is at most the current one plus a share of the recompute cost that shrinks within each cycle;
 //!   else take everything back
 //!
@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::construct::gap_eviction::{EvictionParams, Repair};
-use crate::construct::prune_redundant::{clean, recomputed};
+use crate::construct::prune_redundant::{prune, recomputed};
 use crate::portfolio::clock::Clock;
 use crate::portfolio::request::Plan;
 use crate::state::flat_graph::{FlatGraph, NONE, from_sequence};
@@ -99,7 +99,7 @@ impl<'m> Search<'m> {
     /// Runs until `iterations` more are done, the cost reaches `goal`, or the clock ends. True if the goal is reached.
     pub(crate) fn run(&mut self, iterations: u64, goal: u64, clock: &Clock) -> bool {
         let mut nodes = recomputed(&self.timeline);
-        clean(&mut self.timeline, self.budget, &mut nodes, &mut self.random);
+        prune(&mut self.timeline, self.budget, &mut nodes, &mut self.random);
         self.keep();
         for _ in 0..iterations {
             if self.best.cost <= goal || clock.expired() {
@@ -153,14 +153,14 @@ impl<'m> Search<'m> {
         // While it is repaired a sequence may cost a little more than it does when it has been cleaned.
         let detour = (0.03 * recompute).min(0.3 * ruined) as u64;
         let (forward, hold) = (self.random.random_bool(FORWARD), self.random.random_bool(HOLD));
-        let taste = EvictionParams { forward, hold, ..EvictionParams::new(sigma, current + detour + slack) };
-        let fits = self.repair.repair(&mut self.timeline, &taste, &mut self.random, clock);
+        let params = EvictionParams { forward, hold, ..EvictionParams::new(sigma, current + detour + slack) };
+        let fits = self.repair.repair(&mut self.timeline, &params, &mut self.random, clock);
         if fits {
             touched.extend_from_slice(&self.repair.inserted);
             if self.random.random_bool(0.1) {
                 touched = recomputed(&self.timeline);
             }
-            clean(&mut self.timeline, self.budget, &mut touched, &mut self.random);
+            prune(&mut self.timeline, self.budget, &mut touched, &mut self.random);
         }
         let leaves = self.unsaved && self.timeline.cost() > self.best.cost;
         if fits && self.timeline.cost() <= current + slack && !leaves {

@@ -18,7 +18,7 @@ const MOVES: u64 = 10_000;
 const TRIES: u32 = 2;
 
 /// A plan from such an order. If it is better than what is known, the order stays with the task.
-pub(crate) fn relax(task: &mut Incumbent) -> Option<Solution> {
+pub(crate) fn anneal_order(task: &mut Incumbent) -> Option<Solution> {
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let model = &*task.model;
     let given: Vec<u32> = (0..model.len() as u32).collect();
@@ -29,7 +29,7 @@ pub(crate) fn relax(task: &mut Incumbent) -> Option<Solution> {
     let best = found?;
     let known = task.best_cost().filter(|_| task.has_plan());
     if known.is_none_or(|known| best.cost < known) {
-        task.relaxed = Some(order);
+        task.other_order = Some(order);
     }
     task.offer(&best.nodes, Solver::Local);
     Some(best)
@@ -55,11 +55,11 @@ mod tests {
             let mut task = Incumbent::new(&request);
             first_attempt(&mut task);
             let given = task.best_cost().filter(|_| task.has_plan());
-            let Some(best) = relax(&mut task) else { continue };
+            let Some(best) = anneal_order(&mut task) else { continue };
             let better = given.is_none_or(|given| best.cost < given);
-            assert_eq!(task.relaxed.is_some(), better, "seed {seed}");
+            assert_eq!(task.other_order.is_some(), better, "seed {seed}");
             assert!(task.best_cost().is_some_and(|cost| cost <= best.cost));
-            if let Some(order) = &task.relaxed {
+            if let Some(order) = &task.other_order {
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 assert!(sorted.into_iter().eq(0..graph.len() as u32));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
-use crate::construct::postponed_replay::{Held, wait};
+use crate::construct::postponed_replay::{Held, postponed_replays};
 use crate::improve::annealing::memory_objective::{Walk, Within};
 use crate::improve::annealing::{Annealing, HEATS};
 use crate::improve::any_plan::search_any_plan;
@@ -31,7 +31,7 @@ use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::prove::proof_starts;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::starts::{Late, WAITING};
-use crate::portfolio::worthwhile::{SMALL, gap_is_large, gap_within, moves, order_matters};
+use crate::portfolio::worthwhile::{SMALL_GRAPH, gap_is_large, gap_within, moves, order_matters};
 use crate::state::flat_graph::FlatGraph;
 
 /// Iterations of local search per start in the first round, times nodes, ...
@@ -102,7 +102,7 @@ pub(crate) fn search(task: &mut Incumbent, mut starts: Vec<Solution>, mut late: 
     }
     let (seed, budget, mut clock) = (task.request.seed, task.budget, task.clock);
     let goal = task.enough();
-    let reordered = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
+    let reordered = gap_is_large(task) && (task.model.len() <= SMALL_GRAPH || order_matters(task));
     let rivalry = if reordered { moves(task) } else { 0 };
     let model = Arc::clone(&task.model);
     let mut searches: Vec<Search> = starts
@@ -148,7 +148,7 @@ pub(crate) fn search(task: &mut Incumbent, mut starts: Vec<Solution>, mut late: 
         let resting = gained(task, before) == 0;
         idle = if resting { idle + 1 } else { 0 };
         // The search comes first while there is much to gain.
-        let mut due = iterations >= next_proof || (idle >= IDLE && model.len() <= SMALL);
+        let mut due = iterations >= next_proof || (idle >= IDLE && model.len() <= SMALL_GRAPH);
         if due {
             // One more such round calls for the next.
             idle = IDLE - 1;
@@ -183,12 +183,12 @@ pub(crate) fn search(task: &mut Incumbent, mut starts: Vec<Solution>, mut late: 
         {
             waited = task.best_cost();
             let held = Held::by(&model, &searches[0].best.nodes, at);
-            for best in wait(&model, held, budget, seed, PATIENCE, &clock.part(WAITING)) {
+            for best in postponed_replays(&model, held, budget, seed, PATIENCE, &clock.part(WAITING)) {
                 task.offer(&best.nodes, Solver::Local);
                 searches.push(Search::new(&model, &best.nodes, budget, seed));
             }
         }
-        if resting || (task.relaxed.is_some() && gap_is_large(task)) {
+        if resting || (task.other_order.is_some() && gap_is_large(task)) {
             let seed = seed.wrapping_add(u64::from(round));
             let walk = if round % 2 == 0 { Walk::RestartToBest } else { Walk::Free };
             let eased = lower_excess(&model, &searches[0].best, budget, (made, walk), seed, &clock);
@@ -273,7 +273,7 @@ fn lower_excess(
     let room = |peak: i64| peak / 1000 * FULL;
     let spent = model.time.iter().sum::<u64>() / SPENT;
     let mut annealing = Annealing::new(model, &best.nodes, room(budget), seed);
-    annealing.ease(moves, walk, Within { most: best.cost + spent, spent, roof: budget }, room, clock);
+    annealing.lower_memory(moves, walk, Within { most: best.cost + spent, spent, roof: budget }, room, clock);
     Some(annealing.best)
 }
 

@@ -16,7 +16,7 @@
 //! from attempt to attempt and from height to height.
 //!
 //! A run does not move either where memory gets fuller ([`crate::state::memory_pressure`]); by how much it may is decided as in annealing. Left
-//! to chance, runs drift to where a layout has no room. For the same reason [`Joint::calm`] anneals the order first, without a
+//! to chance, runs drift to where a layout has no room. For the same reason [`EjectionChain::calm`] anneals the order first, without a
 //! look at addresses.
 //!
 //! Nothing is added to or taken from the runs, so time does not change; the peak stays between two limits. Buffers that are taken
@@ -56,7 +56,7 @@ const ROUNDS: u32 = 3;
 /// How often any waiting buffer is placed and not the last one, in the attempts of a round.
 const HABITS: [f64; 3] = [0.0, 0.5, 0.1];
 /// See the module.
-pub(crate) struct Joint<'m> {
+pub(crate) struct EjectionChain<'m> {
     timeline: SlottedTimeline<'m>,
     /// The first item of each value, and of each node's workspaces; and the state of each node.
     of_value: Vec<u32>,
@@ -80,7 +80,7 @@ pub(crate) struct Joint<'m> {
     changed: Vec<(u32, Item, Item)>,
 }
 
-impl<'m> Joint<'m> {
+impl<'m> EjectionChain<'m> {
     /// From a plan and its arena, packed at once if it has none. The model has sizes rounded as the arena has, or to multiples of a
     /// larger grain; peaks stay between the limits, unless the plan's is outside in these sizes.
     pub(crate) fn new(
@@ -99,7 +99,7 @@ impl<'m> Joint<'m> {
             false => (signed(least), signed(most)),
         };
         let pressure = Pressure::new(most, &timeline, &[]);
-        let mut joint = Self {
+        let mut chain = Self {
             timeline,
             of_value: Vec::new(),
             of_workspace: Vec::new(),
@@ -119,25 +119,25 @@ impl<'m> Joint<'m> {
         let empty =
             |bytes: i64| Item { size: u64::try_from(bytes).unwrap_or(0), offset: 0, start: 0, end: 0 };
         for value in 0..model.values() as u32 {
-            joint.of_value.push(joint.space.items.len() as u32);
-            let runs = joint.timeline.runs(model.producer[value as usize]).len();
-            joint.space.items.resize(joint.space.items.len() + runs, empty(model.bytes[value as usize]));
+            chain.of_value.push(chain.space.items.len() as u32);
+            let runs = chain.timeline.runs(model.producer[value as usize]).len();
+            chain.space.items.resize(chain.space.items.len() + runs, empty(model.bytes[value as usize]));
         }
         for node in 0..model.len() as u32 {
-            joint.of_workspace.push(joint.space.items.len() as u32);
-            let runs = joint.timeline.runs(node).len();
-            joint.space.items.resize(joint.space.items.len() + runs, empty(model.workspace[node as usize]));
+            chain.of_workspace.push(chain.space.items.len() as u32);
+            let runs = chain.timeline.runs(node).len();
+            chain.space.items.resize(chain.space.items.len() + runs, empty(model.workspace[node as usize]));
         }
         for node in 0..model.len() as u32 {
-            joint.of_state.push(joint.space.items.len() as u32);
-            let kept = joint.timeline.runs(node).len() > 1;
-            joint.space.items.push(empty(if kept { model.state[node as usize] } else { 0 }));
+            chain.of_state.push(chain.space.items.len() as u32);
+            let kept = chain.timeline.runs(node).len() > 1;
+            chain.space.items.push(empty(if kept { model.state[node as usize] } else { 0 }));
         }
         let runs = occurrences(&plan.sequence, model.len());
         let mut first_outputs = HashMap::new();
         for buffer in &arena.buffers {
-            let item = joint.item_of(&plan.sequence, &runs, buffer.owner, buffer.start);
-            joint.space.items[item].offset = buffer.offset.0;
+            let item = chain.item_of(&plan.sequence, &runs, buffer.owner, buffer.start);
+            chain.space.items[item].offset = buffer.offset.0;
             if let Owner::Instance(_, value) = buffer.owner
                 && graph.node(graph.value(value).producer).writes.first() == Some(&value)
             {
@@ -146,17 +146,17 @@ impl<'m> Joint<'m> {
         }
         for instance in plan.trace.instances.iter().filter(|instance| instance.fate == Fate::Overwritten) {
             let owner = Owner::Instance(0, instance.value);
-            let item = joint.item_of(&plan.sequence, &runs, owner, instance.start);
+            let item = chain.item_of(&plan.sequence, &runs, owner, instance.start);
             if let Some(&heir) = first_outputs.get(&(instance.end + 1)) {
-                joint.space.items[heir].size = 0;
-                joint.heirs.push((item, heir));
+                chain.space.items[heir].size = 0;
+                chain.heirs.push((item, heir));
             }
         }
-        joint.read_lives();
-        if joint.grain > joint.alignment {
-            joint.space.restack();
+        chain.read_lives();
+        if chain.grain > chain.alignment {
+            chain.space.restack();
         }
-        joint
+        chain
     }
 
     /// The lives of all items from the timeline, and the placed ones in order.
@@ -336,17 +336,19 @@ mod tests {
             let model = FlatGraph::aligned(&graph, Bytes(64));
             let limits = (Bytes(0), Bytes(most.0.min(plan.trace.peak.0 / 100 * 101)));
             let clock = Clock::new(Duration::MAX);
-            let all = |joint: &Joint| joint.pressure.between(&joint.timeline, 1, joint.timeline.last_slot());
-            let mut joint = Joint::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
-            let before = all(&joint);
-            let sequence = joint.calm(3000, &clock);
-            let counted = joint.pressure.clone();
-            joint.read_lives();
-            assert_eq!(counted, joint.pressure, "{family}");
+            let all = |chain: &EjectionChain| {
+                chain.pressure.between(&chain.timeline, 1, chain.timeline.last_slot())
+            };
+            let mut chain = EjectionChain::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
+            let before = all(&chain);
+            let sequence = chain.calm(3000, &clock);
+            let counted = chain.pressure.clone();
+            chain.read_lives();
+            assert_eq!(counted, chain.pressure, "{family}");
             let trace = judge(&graph, &sequence).expect("legal");
             assert_eq!(trace.time, plan.trace.time);
             let calm = Plan { sequence, trace, arena: None, ..plan };
-            let after = all(&Joint::new(&graph, (&model, Bytes(64)), &calm, limits, 7));
+            let after = all(&EjectionChain::new(&graph, (&model, Bytes(64)), &calm, limits, 7));
             assert!(after <= before, "{family}: {before} {after}");
             calmer += usize::from(after < before);
         }
@@ -361,13 +363,13 @@ mod tests {
             let (graph, plan, limits) = crowded(family, seed);
             let (arena, most) = (plan.arena.clone().expect("has one"), limits.1);
             let model = FlatGraph::aligned(&graph, Bytes(64));
-            let mut joint = Joint::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
-            heirs += joint.heirs.len();
+            let mut chain = EjectionChain::new(&graph, (&model, Bytes(64)), &plan, limits, 7);
+            heirs += chain.heirs.len();
             counted::time(Duration::from_micros(20), || {
-                joint.lower(|peak| peak, &Clock::new(Duration::from_millis(300)));
+                chain.lower(|peak| peak, &Clock::new(Duration::from_millis(300)));
             });
             // Judged, and checked for overlaps, inside.
-            let after = joint.plan(&graph, &plan).expect("legal");
+            let after = chain.plan(&graph, &plan).expect("legal");
             let lower = after.arena.as_ref().expect("has one");
             assert!(after.trace.peak <= most && lower.size <= arena.size && lower.size >= lower.lower_bound);
             lowered += usize::from(lower.size < arena.size);

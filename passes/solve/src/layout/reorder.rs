@@ -10,7 +10,7 @@
 use rk_plan::arena::{Arena, pack_to};
 use rk_plan::{Bytes, Sequence, judge};
 
-use crate::layout::ejection_chain::Joint;
+use crate::layout::ejection_chain::EjectionChain;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::request::{Addresses, Plan, Request};
 use crate::state::flat_graph::FlatGraph;
@@ -50,18 +50,18 @@ pub(crate) fn compact(
     let limits = (floor, request.budget.max(bound));
     let origins: Vec<Plan> = std::iter::once(&best).chain(alternatives).cloned().collect();
     for (attempt, seed) in (request.seed..).take(STARTS).enumerate() {
-        let joint = |from: &Plan| Joint::new(request.graph, (&model, grain), from, limits, seed);
+        let chain = |from: &Plan| EjectionChain::new(request.graph, (&model, grain), from, limits, seed);
         // By turns a new order, calmed from that of each plan in turn, gets its chance, and the lowest layout so far goes on.
         let origin = &origins[attempt / 2 % origins.len()];
-        let mut joint = if attempt % 2 == 0 {
-            let calm = joint(origin).calm(if attempt == 0 { CALM.0 } else { CALM.1 }, clock);
+        let mut chain = if attempt % 2 == 0 {
+            let calm = chain(origin).calm(if attempt == 0 { CALM.0 } else { CALM.1 }, clock);
             let Some(start) = packed(calm, origin) else { continue };
             tracing::debug!(seed, height = start.height().0, peak = start.trace.peak.0, "calmed");
-            let joint = joint(&start);
+            let chain = chain(&start);
             keep_nearer(&mut best, start, &goal);
-            joint
+            chain
         } else {
-            joint(&best)
+            chain(&best)
         };
         if done(&best) {
             break;
@@ -70,8 +70,8 @@ pub(crate) fn compact(
         // bytes. The goal falls by what is missing, a grain at least.
         let mut missing = 0;
         let found = loop {
-            let reached = joint.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missing), clock);
-            let Some(found) = joint.plan(request.graph, origin) else { break None };
+            let reached = chain.lower(|peak| goal(Bytes(peak)).0.saturating_sub(missing), clock);
+            let Some(found) = chain.plan(request.graph, origin) else { break None };
             let (height, peak) = (found.height().0, found.trace.peak.0);
             tracing::debug!(seed, reached, height, peak, missing, "compacted");
             if !reached || missing > origin.height().0 / LOST || done(&found) {

@@ -2,7 +2,7 @@
 //!
 //! Where memory is nearly full all the time, a layout needs room that no order of the same runs leaves. Which runs there are was decided
 //! for the peak alone; of all plans that take about as long, most are full at fewer steps. So what is lowered next is the sum over all
-//! steps of what is above [`SHARE`] of the peak, within a given time ([`crate::improve::annealing::ease`]), and a layout is searched for what
+//! steps of what is above [`SHARE`] of the peak, within a given time ([`crate::improve::annealing::memory_objective`]), and a layout is searched for what
 //! that ends in ([`crate::layout::reorder`]).
 //!
 //! The time that is given first is the longer, the more the layout at hand is off; where that is little, other runs of the same time come
@@ -159,7 +159,7 @@ impl Relief<'_> {
         let mut annealing = Annealing::new(&model, &from_sequence(&plan.sequence), full, request.seed);
         let before = annealing.best_excess;
         let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
-        annealing.ease(
+        annealing.lower_memory(
             moves,
             walk,
             Within { most: most.0, spent: spent.0, roof: signed(roof.0.into()) },

@@ -20,14 +20,14 @@ use crate::bound::{Bound, order_free_below};
 use crate::construct::greedy::{TRIES, greedy};
 use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
-use crate::improve::order_annealing::relax;
+use crate::improve::order_annealing::anneal_order;
 use crate::improve::racing::{REHEAT, Until, search};
 use crate::portfolio::first_attempt::{first_attempt, from_any_order};
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::prove::starts_by;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::starts::{Late, first_starts, held_starts, ordered_starts};
-use crate::portfolio::worthwhile::{SMALL, cuts_fit, gap_is_large, moves, order_matters};
+use crate::portfolio::worthwhile::{SMALL_GRAPH, cuts_fit, gap_is_large, moves, order_matters};
 use crate::state::flat_graph::from_sequence;
 
 /// The share of the time left for a bound in the given order, and what it takes per node, at least.
@@ -40,7 +40,7 @@ const ALONE: f64 = 0.95;
 pub(crate) fn local(task: &mut Incumbent) {
     from_any_order(task);
     let mut starts = own_start(task);
-    starts.extend(relax(task));
+    starts.extend(anneal_order(task));
     starts.extend(ordered_starts(task));
     search(task, starts, &[], Until::Proved);
 }
@@ -53,7 +53,7 @@ pub(crate) fn portfolio(task: &mut Incumbent) {
         return;
     }
     let mut starts = own_start(task);
-    starts.extend(relax(task));
+    starts.extend(anneal_order(task));
     starts.extend(first_starts(task));
     let mut late = Late::ALL.as_slice();
     if !task.has_plan() {
@@ -67,7 +67,7 @@ pub(crate) fn portfolio(task: &mut Incumbent) {
 pub(crate) fn nearby(task: &mut Incumbent) {
     let seed = task.request.seed;
     let mut starts: Vec<Solution> = task.plan.iter().map(Solution::from).collect();
-    if task.model.len() <= SMALL || order_matters(task) {
+    if task.model.len() <= SMALL_GRAPH || order_matters(task) {
         let moves = moves(task);
         let model = Arc::clone(&task.model);
         for ((_, start), seed) in task.request.starts.iter().zip(seed..) {
@@ -85,7 +85,7 @@ pub(crate) fn nearby(task: &mut Incumbent) {
 /// A bound for the given order only, where the one for all orders is far from the plan: it tells whether another order, or more
 /// recomputation in this one, is worth looking for. Reported beside the other, never used.
 fn in_given_order(task: &mut Incumbent) {
-    if task.model.len() > SMALL || !gap_is_large(task) {
+    if task.model.len() > SMALL_GRAPH || !gap_is_large(task) {
         return;
     }
     let limit = task.clock.left().mul_f64(ORDER_SHARE);

@@ -25,7 +25,7 @@ pub(crate) fn first_attempt(task: &mut Incumbent) {
         }
         if task.plan.is_none() {
             fallback(&model, budget, seed, attempt, &clock, |nodes| {
-                task.offer_makeshift(nodes, Solver::Greedy);
+                task.offer_fallback(nodes, Solver::Greedy);
             });
         }
     }

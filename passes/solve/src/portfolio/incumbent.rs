@@ -61,7 +61,7 @@ pub(crate) struct Incumbent<'a> {
     /// The time of the plan that a proof was last tried for.
     pub(crate) tried_to_prove: Option<u64>,
     /// An order to build starts on besides the given one, see [`crate::improve::order_annealing`].
-    pub(crate) relaxed: Option<Vec<u32>>,
+    pub(crate) other_order: Option<Vec<u32>>,
     /// The node of the best cut.
     pub(crate) at: Option<u32>,
     /// What is left of [`Request::spare`], and the plan that was packed in it.
@@ -102,7 +102,7 @@ impl<'a> Incumbent<'a> {
             states: None,
             branches: None,
             tried_to_prove: None,
-            relaxed: None,
+            other_order: None,
             at: None,
             spare: request.spare,
             early: None,
@@ -162,7 +162,7 @@ impl<'a> Incumbent<'a> {
     }
 
     /// The same for a plan that nothing is to be built on but answers.
-    pub(crate) fn offer_makeshift(&mut self, nodes: &[u32], solver: Solver) {
+    pub(crate) fn offer_fallback(&mut self, nodes: &[u32], solver: Solver) {
         let only = !self.has_plan();
         self.offer(nodes, solver);
         self.fallback = only && self.plan.is_some();

@@ -50,8 +50,8 @@ pub(crate) fn search(task: &mut Incumbent) {
             }
             let middle = low + (high - low) / 2;
             repair.set_budget(middle);
-            let taste = EvictionParams::new(0.0, u64::MAX);
-            let fits = repair.repair(&mut timeline, &taste, &mut random, &clock);
+            let params = EvictionParams::new(0.0, u64::MAX);
+            let fits = repair.repair(&mut timeline, &params, &mut random, &clock);
             // Even a failed attempt may have lowered the peak.
             let reached = timeline.peak().min(high);
             if fits || reached < high {

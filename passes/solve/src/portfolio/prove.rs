@@ -5,7 +5,7 @@
 
 use rk_plan::{Time, working_set};
 
-use crate::bound::a_star::{Found, SMALL, States};
+use crate::bound::a_star::{Found, MOST_NODES, States};
 use crate::bound::disjunctive_branching::Branches;
 use crate::bound::{CHAINED, order_free_below};
 use crate::construct::greedy::greedy;
@@ -118,7 +118,11 @@ pub(crate) fn by_states_alone(task: &mut Incumbent) {
         }
         Some(_) => {}
         None => {
-            tracing::warn!(nodes = task.model.len(), most = SMALL, "too large for the search over states")
+            tracing::warn!(
+                nodes = task.model.len(),
+                most = MOST_NODES,
+                "too large for the search over states"
+            )
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Starts of the local search: plans that are far from each other.
 //!
-//! 1. what cuts hold, played out in the given order and in a relaxed one ([`crate::improve::order_annealing`]): a moment each
+//! 1. what cuts hold, played out in the given order and in an annealed one ([`crate::improve::order_annealing`]): a moment each
 //! 2. two coarse chains ([`crate::chain_dp::coarse`])
 //! 3. [`Late`], when the search is at rest: the same cut while nodes wait ([`crate::construct::postponed_replay`]), annealed orders, finer chains. What they cost
 //!    is worth many rounds of a search that still gains; without any plan they come at once
@@ -16,13 +16,13 @@ use crate::bound::{CutSolution, held_at, roughly_held_at};
 use crate::chain_dp::coarse::{BLOCKS, coarse_starts};
 use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
-use crate::construct::postponed_replay::{Held, wait};
+use crate::construct::postponed_replay::{Held, postponed_replays};
 use crate::construct::replay::replay;
 use crate::improve::annealing::{Annealing, HEATS};
 use crate::improve::lns::Solution;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
-use crate::portfolio::worthwhile::{SMALL, cuts_fit, gap_is_large, moves, order_matters};
+use crate::portfolio::worthwhile::{SMALL_GRAPH, cuts_fit, gap_is_large, moves, order_matters};
 
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;
@@ -55,7 +55,7 @@ impl Late {
         match self {
             Self::Waiting => waiting_starts(task),
             Self::Reordered => {
-                let pays = gap_is_large(task) && (task.model.len() <= SMALL || order_matters(task));
+                let pays = gap_is_large(task) && (task.model.len() <= SMALL_GRAPH || order_matters(task));
                 if pays { ordered_starts(task) } else { Vec::new() }
             }
             Self::Chains => coarse_starts(task, CHAINS..BLOCKS.len()),
@@ -82,7 +82,7 @@ pub(crate) fn held_starts(task: &mut Incumbent) -> Vec<Solution> {
     let mut starts = Vec::new();
     for per_mille in [10, 30, 70, 0] {
         let given: Vec<Solution> = sets.iter().filter_map(|set| replayed(task, set)).collect();
-        starts.extend(relaxed(task, &sets, &given));
+        starts.extend(replayed_in_other_order(task, &sets, &given));
         starts.extend(given);
         if per_mille == 0 || task.is_settled() || !cuts_fit(task) || !worth_it(task) {
             break;
@@ -107,10 +107,10 @@ fn waiting_starts(task: &mut Incumbent) -> Vec<Solution> {
     let mut starts = Vec::new();
     let far = gap_is_large(task) && worth_it(task);
     let Some(set) = task.best_cut.take().filter(|_| far) else { return starts };
-    let order = task.relaxed.clone().unwrap_or_else(|| (0..task.model.len() as u32).collect());
+    let order = task.other_order.clone().unwrap_or_else(|| (0..task.model.len() as u32).collect());
     let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
     let clock = task.clock.part(WAITING);
-    for best in wait(&task.model, held, task.budget, task.request.seed, 0, &clock) {
+    for best in postponed_replays(&task.model, held, task.budget, task.request.seed, 0, &clock) {
         task.offer(&best.nodes, Solver::Cut);
         starts.push(best);
     }
@@ -133,7 +133,7 @@ fn nearby_cuts(task: &mut Incumbent, at: NodeId) -> Vec<Solution> {
             let set = roughly_held_at(graph, Bytes(task.request.budget.0 / 1000 * share), node);
             let Some(set) = set else { continue };
             found.extend(replayed(task, &set));
-            found.extend(task.relaxed.clone().and_then(|order| replayed_in(task, &order, &set)));
+            found.extend(task.other_order.clone().and_then(|order| replayed_in(task, &order, &set)));
         }
     }
     found.sort_by_key(|best| best.cost);
@@ -155,12 +155,12 @@ fn replayed_in(task: &mut Incumbent, order: &[u32], set: &CutSolution) -> Option
     Some(best)
 }
 
-/// The same in the relaxed order, which is given up if it brings nothing better than the given one did.
-fn relaxed(task: &mut Incumbent, sets: &[CutSolution], given: &[Solution]) -> Vec<Solution> {
-    let Some(order) = task.relaxed.take() else { return Vec::new() };
+/// The same in the other order, which is given up if it brings nothing better than the given one did.
+fn replayed_in_other_order(task: &mut Incumbent, sets: &[CutSolution], given: &[Solution]) -> Vec<Solution> {
+    let Some(order) = task.other_order.take() else { return Vec::new() };
     let starts: Vec<Solution> = sets.iter().filter_map(|set| replayed_in(task, &order, set)).collect();
     let least = |starts: &[Solution]| starts.iter().map(|best| best.cost).min().unwrap_or(u64::MAX);
-    task.relaxed = (least(&starts) < least(given)).then_some(order);
+    task.other_order = (least(&starts) < least(given)).then_some(order);
     starts
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn ordered_starts(task: &mut Incumbent) -> Vec<Solution> {
         .map(|order| Annealing::new(&model, order, task.budget, seed))
         .collect();
     annealed.sort_by_key(|annealing| annealing.best_excess);
-    annealed.truncate(if model.len() <= SMALL { 4 } else { 1 });
+    annealed.truncate(if model.len() <= SMALL_GRAPH { 4 } else { 1 });
     tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
     let mut starts = Vec::new();
     let mut start = |task: &mut Incumbent, nodes: &[u32], tries: u32| {

@@ -13,7 +13,7 @@ const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 /// A plan is far from the bound if more than one part in this many of the base time lies between: 1 point.
 pub(crate) const FAR: u64 = 100;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
-pub(crate) const SMALL: usize = 500;
+pub(crate) const SMALL_GRAPH: usize = 500;
 /// Moves of an annealing, times nodes, ...
 pub(crate) const MOVES_PER_NODE: u64 = 200;
 /// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.

@@ -11,30 +11,30 @@ use crate::bound::cut_selection::scan;
 use crate::bound::limits::Limits;
 
 /// Cuts that are looked at, and subproblems for each.
-const AHEAD: usize = 8;
+const CUTS: usize = 8;
 const SUBPROBLEMS: u64 = 500;
 
 /// The best cuts of a graph.
-pub(super) fn ahead(graph: &Graph, budget: Bytes) -> Vec<Ahead> {
+pub(super) fn cut_heuristics(graph: &Graph, budget: Bytes) -> Vec<CutHeuristic> {
     let mut cutter = Cutter::new(graph);
     let ranked = scan(graph, budget, None);
-    let cuts = ranked.iter().take(AHEAD).map(|promise| {
+    let cuts = ranked.iter().take(CUTS).map(|promise| {
         let cut = cutter.cut(promise.at, budget);
         let nodes = cut.nodes.iter().fold(0, |set, node| set | bit(node.id.0));
-        Ahead { node: promise.at.0, cut, nodes, known: BTreeMap::new() }
+        CutHeuristic { node: promise.at.0, cut, nodes, known: BTreeMap::new() }
     });
     cuts.collect()
 }
 
 /// The cut problem of a node, and its bounds when some nodes run again anyhow.
-pub(super) struct Ahead {
+pub(super) struct CutHeuristic {
     pub(super) node: u32,
     cut: Cut,
     nodes: Bits,
     known: BTreeMap<Bits, u64>,
 }
 
-impl Ahead {
+impl CutHeuristic {
     /// What runs again after the node, besides those that must anyhow.
     pub(super) fn least(&mut self, again: Bits, cutoff: u64) -> u64 {
         let again = again & self.nodes;

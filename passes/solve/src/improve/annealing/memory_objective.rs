@@ -39,7 +39,7 @@ pub(crate) enum Walk {
 
 impl Annealing<'_> {
     /// Lowers the excess of the best sequence; `room` is how much there is for a peak. Ends early with the clock.
-    pub(crate) fn ease(
+    pub(crate) fn lower_memory(
         &mut self,
         moves: u64,
         walk: Walk,
@@ -133,7 +133,7 @@ mod tests {
             let mut annealing = Annealing::new(&model, &plan.best, roof / 10 * 9, seed);
             before += annealing.best_excess;
             let within = Within { most: plan.best_cost + spent, spent, roof };
-            annealing.ease(60_000, Walk::RestartToBest, within, |peak| peak, &clock);
+            annealing.lower_memory(60_000, Walk::RestartToBest, within, |peak| peak, &clock);
             after += annealing.best_excess;
         }
         // Walks that do not go back leave a seventh of it.
@@ -155,7 +155,7 @@ mod tests {
             let spent = graph.total_time().0 / 100;
             let cost = plan.trace.time.0 + spent;
             let within = Within { most: cost, spent, roof: budget.0 as i64 };
-            annealing.ease(20_000, walk, within, |peak| peak, &Clock::new(Duration::MAX));
+            annealing.lower_memory(20_000, walk, within, |peak| peak, &Clock::new(Duration::MAX));
             let trace = judge(&graph, &to_sequence(&annealing.best)).expect("legal");
             assert!(trace.time.0 <= cost && trace.time.0 == annealing.best_cost, "seed {seed}");
             assert!(trace.peak <= budget, "seed {seed}: {} of {}", trace.peak.0, budget.0);

@@ -3,7 +3,7 @@
 use rand::Rng;
 use rk_plan::Sequence;
 
-use super::Joint;
+use super::EjectionChain;
 use crate::layout::free_space::Item;
 use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::{NONE, to_sequence};
@@ -16,12 +16,12 @@ pub(super) const WARM: f64 = 0.01;
 /// Slots tried for a free one.
 const LOOKS: usize = 4;
 
-impl Joint<'_> {
+impl EjectionChain<'_> {
     /// Anneals the order so that few steps are near the limit, with no regard to addresses: they are invalid afterwards. Returns
     /// the runs.
     pub(crate) fn calm(&mut self, moves: u64, clock: &Clock) -> Sequence {
         self.calming = true;
-        let all = |joint: &Self| joint.pressure.between(&joint.timeline, 1, joint.timeline.last_slot());
+        let all = |chain: &Self| chain.pressure.between(&chain.timeline, 1, chain.timeline.last_slot());
         let (mut now, mut best) = (all(self), (all(self), self.timeline.sequence()));
         for step in 0..moves {
             if step % 64 == 63 && clock.expired() {
