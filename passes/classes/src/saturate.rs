@@ -22,7 +22,7 @@ pub const ITERATIONS: usize = 32;
 /// most one per view below it, a sum one normal form per iteration in which its terms are found to be equal to others.
 pub const GROWTH: usize = 4;
 
-/// ... but to this many in any case, so that small graphs finish.
+/// The e-graph may grow to this many terms in any case, so that small graphs finish.
 pub const NODES: usize = 10_000;
 
 /// How a saturation went.

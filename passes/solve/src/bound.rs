@@ -88,22 +88,24 @@ impl Bound {
     }
 }
 
-/// How many nodes are cut at exactly, and how many while a plan is known to be far from the bound.
+/// How many nodes are cut at exactly.
 const EXACT: usize = 4;
+/// How many nodes are cut at exactly while a plan is known to be far from the bound.
 const EXACT_FAR: usize = 2;
 /// A plan is far from the bound if more than one part in this many of the base time lies between: 0.2 points.
 const FAR: u64 = 500;
 /// Subproblems per exact cut before it is left with what is proven.
 const SUBPROBLEMS: u64 = 200_000;
 
-/// The same for a start.
+/// Subproblems of the cut of a start before it is left with what is proven.
 const START_SUBPROBLEMS: u64 = 1_000;
 
-/// While a plan is known to be far from the bound, proofs may be coarse: one part in this many of what lies between, in large
-/// graphs, where a proof takes seconds, and in others, where it may come at once.
+/// While a plan is known to be far from the bound, proofs may be coarse by one part in this many of what lies between: in large graphs,
+/// and in others, where a proof may come at once.
 const COARSE: [u64; 2] = [8, 32];
+/// Graphs from so many nodes on are large: a proof takes seconds in them, and the first of [`COARSE`] is theirs.
 const LARGE: usize = 1200;
-/// The same for a solution that is only a start, of its own time.
+/// A solution that is only a start may be coarse by one part in this many of its own time.
 const COARSE_START: u64 = 200;
 
 /// Beyond this, no solver has been seen to finish in useful time.

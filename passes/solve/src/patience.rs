@@ -82,8 +82,9 @@ pub struct Patience {
     pub at_most: Duration,
 }
 
-/// What the first search takes: so much, and so much for each call.
+/// What the first search takes, besides [`PER_CALL`].
 const LEAST: Duration = Duration::from_millis(200);
+/// What the first search takes for each call.
 const PER_CALL: Duration = Duration::from_micros(130);
 /// What a second search for a plan takes.
 const FOR_A_PLAN: Duration = Duration::from_secs(10);

@@ -59,11 +59,13 @@ pub struct TransferOutcome {
     pub smallest_found: Bytes,
 }
 
-/// The shares of the time limit: recomputation alone, plans for larger budgets, transfers alone, the bound. The search for both takes
-/// what is left.
+/// The share of the time limit for recomputation alone. The search for both takes what these leave.
 const ALONE: f64 = 0.5;
+/// The share of the time limit for plans of larger budgets.
 const LARGER: f64 = 0.1;
+/// The share of the time limit for transfers alone.
 const TRANSFERS: f64 = 0.1;
+/// The share of the time limit for the bound.
 const BOUND: f64 = 0.08;
 /// Budgets between the given one and the base peak.
 const BETWEEN: u64 = 4;

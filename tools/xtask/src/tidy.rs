@@ -65,13 +65,14 @@ pub fn run(checkout: &Checkout) -> Result<()> {
             files.insert(file, text);
         }
     }
-    let rules: [fn(&Files) -> Vec<String>; 11] = [
+    let rules: [fn(&Files) -> Vec<String>; 12] = [
         headers,
         sizes,
         modules,
         passes,
         laws,
         left_overs,
+        continued,
         machine_paths,
         licences,
         dependencies,
@@ -224,6 +225,16 @@ fn names_law(text: &str, law: u32) -> bool {
 fn left_overs(files: &Files) -> Vec<String> {
     let words = ["dbg", "todo", "unimplemented"].map(|name| format!("{name}!"));
     matching_lines(with_suffix(files, ".rs"), |line| words.iter().find(|word| has_word(line, word)).cloned())
+}
+
+/// Every comment can be read alone, as an editor shows it: none goes on with the sentence of the one above.
+fn continued(files: &Files) -> Vec<String> {
+    matching_lines(with_suffix(files, ".rs"), |line| {
+        line.trim_start()
+            .strip_prefix("/// ")
+            .filter(|text| text.starts_with("..."))
+            .map(|_| "/// ...".to_owned())
+    })
 }
 
 /// No path of somebody's machine.
@@ -448,6 +459,15 @@ mod tests {
         let files = files(&[("a.rs", marked.as_str()), ("b.md", path.as_str()), ("c.md", "a/tmp/b\n")]);
         assert_eq!(left_overs(&files), [format!("a.rs:2: `{}!` has no place here", "todo")]);
         assert_eq!(machine_paths(&files), [format!("b.md:1: `{home}` has no place here")]);
+    }
+
+    #[test]
+    fn a_comment_that_goes_on_with_another_is_named() {
+        let some = files(&[(
+            "a.rs",
+            "/// Moves, ...\nconst A: u8 = 1;\n    /// ... and looks.\n/// Ranges: 1...3\n",
+        )]);
+        assert_eq!(continued(&some), ["a.rs:3: `/// ...` has no place here"]);
     }
 
     #[test]

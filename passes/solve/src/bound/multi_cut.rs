@@ -246,8 +246,9 @@ enum Grown {
     Stopped,
 }
 
-/// Nodes of the solver's tree in the first trials of a program, and how many times more when all ways have been tried.
+/// Nodes of the solver's tree in the first trials of a program.
 const FIRST_NODES: u64 = 100;
+/// How many times more nodes its next trials have, when all ways have been tried.
 const MORE_NODES: u64 = 4;
 /// Programs of up to so many rows are solved sooner than preprocessed.
 const FEW_ROWS: usize = 2_500;

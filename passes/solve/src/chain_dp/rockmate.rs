@@ -34,8 +34,9 @@ use crate::portfolio::clock::now;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 
-/// In blocks of more forward nodes the least time is found to one part in so many.
+/// Blocks of more forward nodes are large: the least time of an option is found to one part in [`PARTS`].
 const LARGE: usize = 32;
+/// How far the time of an option of a large block may be from the least, as one part in so many.
 const PARTS: u64 = 50;
 /// Subproblems per option, for blocks too wide for the dynamic program.
 const SUBPROBLEMS: u64 = 3000;

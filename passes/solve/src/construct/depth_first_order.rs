@@ -29,9 +29,9 @@ use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::FlatGraph;
 use crate::state::slotted_timeline::SlottedTimeline;
 
-/// The attempts are as many as this over the number of nodes, ...
+/// The attempts are as many as this over the number of nodes: the larger the graph, the longer they take and the seldomer they fail.
 const ATTEMPTS: usize = 4000;
-/// ... but not fewer. The larger the graph, the longer they take and the seldomer they fail.
+/// The least attempts.
 const FEWEST: usize = 3;
 /// All but the first of them go from the last unread node on, and the first one, too, if the peak of the given order must
 /// fall below this, in percent.

@@ -61,8 +61,9 @@ enum Change {
     Removed(u32, usize),
 }
 
-/// Temperatures at the start and at the end, times nodes: a run costs about one part in that many.
+/// The temperature at the start, times nodes: a run costs about one part in that many.
 const HOT: f64 = 1.0;
+/// The temperature at the end, times nodes.
 const COLD: f64 = 0.02;
 /// What is hot enough differs from graph to graph, so starts take turns.
 pub(crate) const HEATS: [f64; 2] = [1.0, 4.0];
@@ -70,11 +71,15 @@ pub(crate) const HEATS: [f64; 2] = [1.0, 4.0];
 const BLOCK: u64 = 256;
 /// What they count as, where work is counted: a microsecond each, about.
 const BLOCK_WORK: Duration = Duration::from_micros(BLOCK);
-/// The weight at first and at most, the share of sequences that should fit, and the step of the weight per block.
+/// The weight of what is above the budget, at first.
 const WEIGHT: f64 = 0.3;
+/// The weight at most.
 const HEAVY: f64 = 5.0;
+/// The share of sequences that should fit: where fewer do, the weight grows.
 const FITTING: f64 = 0.2;
+/// By how much the weight grows or falls per block.
 const STEP: f64 = 1.02;
+
 impl<'m> Annealing<'m> {
     /// Starts from a legal sequence.
     pub(crate) fn new(model: &'m FlatGraph, start: &[u32], budget: i64, seed: u64) -> Self {

@@ -54,19 +54,22 @@ pub(crate) struct Search<'m> {
 
 /// Iterations of the first cycle.
 const FIRST_CYCLE: u64 = 1_000;
-/// The share of the recompute cost, and of what was ruined, by which a worse sequence may be accepted at the start of a
-/// cycle: the smaller one, so that a small change in a large graph is not lost in the noise.
+/// The share of the recompute cost by which a worse sequence may be accepted at the start of a cycle, if that is less than
+/// [`RUINED`] allows.
 const TOLERANCE: f64 = 0.02;
+/// The share of what was ruined by which it may, so that a small change in a large graph is not lost in the noise.
 const RUINED: f64 = 0.1;
-/// Recomputations in the windows of one ruin, about, and less than how many are picked one by one. What a ruin takes away is put
-/// back one eviction at a time, so small ones are worth more in large graphs; small graphs need large ones to leave a valley.
+/// Recomputations in the windows of one ruin, about, in large graphs and in small ones. What a ruin takes away is put back one eviction at
+/// a time, so small ones are worth more in large graphs; small graphs need large ones to leave a valley.
 const WINDOW: [usize; 2] = [20, 80];
+/// Fewer recomputations than this are picked one by one, in large graphs and in small ones.
 const PICKED: [usize; 2] = [8, 30];
 /// Nodes from which on ruins are as small as they get.
 const LARGE: usize = 1_000;
 
-/// The shares of repairs that bring runs forward and that hold operands. The others find what these look away from.
+/// The share of repairs that bring runs forward. The others find what these look away from.
 const FORWARD: f64 = 0.8;
+/// The share of repairs that hold operands. The others find what these look away from.
 const HOLD: f64 = 0.8;
 
 /// Between the larger size, for graphs of a quarter of [`LARGE`] or less, and the smaller one.

@@ -11,8 +11,9 @@ use crate::improve::lns::Solution;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 
-/// Moves of the annealing, times nodes, and at least.
+/// Moves of the annealing, times nodes.
 const MOVES_PER_NODE: u64 = 20;
+/// The least moves of the annealing.
 const MOVES: u64 = 10_000;
 /// Attempts at a plan.
 const TRIES: u32 = 2;

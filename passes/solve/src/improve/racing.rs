@@ -34,24 +34,24 @@ use crate::portfolio::starts::{Late, WAITING};
 use crate::portfolio::worthwhile::{SMALL_GRAPH, gap_is_large, gap_within, moves, order_matters};
 use crate::state::flat_graph::FlatGraph;
 
-/// Iterations of local search per start in the first round, times nodes, ...
+/// Iterations of local search per start in the first round, times nodes.
 const FIRST_ROUND: u64 = 25_000;
-/// ... and more in proportion in graphs of fewer nodes than this, where they take a moment.
+/// Graphs of fewer nodes than this have more iterations in the first round, in proportion: they take a moment there.
 const FEW_NODES: u64 = 320;
 /// A proof is tried after the first round of the search and then whenever rounds are this many times as long; each gets a share
 /// of the time that is left.
 const PROOFS: u64 = 8;
-/// As many rounds without gain call for a proof sooner, in graphs small enough for a chain of cuts to say much more than one.
+/// So many rounds without gain call for a proof sooner, in graphs small enough for a chain of cuts to say much more than one.
 const IDLE: u32 = 2;
-/// Rounds are not called shorter than this for that.
+/// The next proof is due after rounds that are [`PROOFS`] times as long as this, at least.
 const SHORT: u64 = 200;
-/// A round stalls that gains less than one part in this many of the base time, ...
+/// A round stalls that gains less than one part in this many of the base time.
 const LEAST_GAIN: u64 = 10_000;
-/// ... but not before this many were made; each is as long as all before.
+/// No round stalls before this many were made; each is as long as all before.
 const LEAST_ROUNDS: u32 = 5;
-/// When the only search left is at rest, this many that lost early get another chance, ...
+/// When the only search left is at rest, this many that lost early get another chance.
 const REVIVED: usize = 3;
-/// ... if they have made no more than one in this many of its iterations.
+/// A search lost early that has made no more than one in this many of the iterations of the only one left.
 const BEHIND: u64 = 4;
 /// Starts of a search that ends when it stalls; those of one cost are one plan, or as good as.
 const FEW: usize = 4;
@@ -64,13 +64,13 @@ const NEWCOMERS: usize = 2;
 const MATURE: usize = 4;
 /// Iterations of the search in each order that is tried from a plan at rest.
 const PATIENCE: u64 = 50;
-/// Moves of an annealing for less memory, per iteration of the round (a move takes a fortieth of its time, about), ...
+/// Moves of an annealing for less memory, per iteration of the round: a move takes a fortieth of its time, about.
 const EASING: u64 = 8;
-/// ... and times nodes, at least and at most.
+/// Moves of an annealing for less memory, times nodes, at least and at most.
 const EASED: (u64, u64) = (10, 100);
-/// Memory above this share of the budget counts as full, in per mille, ...
+/// Memory above this share of the budget counts as full, in per mille.
 const FULL: i64 = 900;
-/// ... and one part in so many of the base time may be spent on less of it.
+/// One part in so many of the base time may be spent on less full memory.
 const SPENT: u64 = 1_000;
 /// How hot the annealing from the best plan is at first: a part of it stays.
 pub(crate) const REHEAT: f64 = 0.5;

@@ -13,9 +13,9 @@ use crate::improve::lns::Solution;
 use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::FlatGraph;
 
-/// Moves per iteration of the search (one takes a fortieth of its time, about), ...
+/// Moves per iteration of the search: one takes a fortieth of its time, about.
 const MOVES: u64 = 20;
-/// ... and times nodes, at least and at most.
+/// Moves per node, at least and at most.
 const MOVES_PER_NODE: (u64, u64) = (10, 300);
 /// How hot it is at first, as a share of the usual.
 const HEATS: [f64; 3] = [0.03, 0.1, 0.01];

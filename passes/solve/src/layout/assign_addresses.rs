@@ -24,33 +24,35 @@ use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::request::{Addresses, Outcome, Plan, Progress, Request, Spare, Status};
 
-/// The best plan of a search is packed for a look from this share of its time on, and not before this long: in less there is hardly time
-/// for the search.
+/// The best plan of a search is packed for a look from this share of its time on.
 const LOOK: f64 = 0.4;
+/// It is not packed for a look before this long: in less there is hardly time for the search.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// What a look takes is less than one in so many parts of the time left.
 const LOOKS: u32 = 10;
 /// A search may as well pack when its best plan was found in the first of so many parts of its time so far.
 const STALE: u32 = 3;
-/// For a plan that is packed once more, so many times as long as it took are kept, ...
+/// For a plan that is packed once more, so many times as long as packing took are kept.
 const AGAIN: u32 = 2;
-/// ... or this share of the spare time, if that is more.
+/// For a plan that is packed once more, this share of the spare time is kept, if it is more than [`AGAIN`] gives.
 const KEPT: f64 = 0.15;
 
 /// How often the least time of a plan that packs is looked for, if there is time.
 const PASSES: u32 = 16;
-/// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time, and the seeds
-/// of those in what is left then.
+/// The share of the time left in which a plan is packed in other orders of its runs, before others that take more time.
 const FIRST: f64 = 0.2;
+/// Seeds of the orders that are tried in what is left then begin here.
 const SEEDS: u64 = 1 << 32;
 /// What a plan may take more whose arena is near its peak where that of a faster one is not: one in so many parts of the time of all
-/// nodes once, ...
+/// nodes once at most.
 const DEARER: u64 = 72;
-/// ... what the search has won since then or, if that is less, one in so many parts for each such time of the limit: else a longer search
-/// would give a slower plan. Who waits longer wants both, and a layout is looked for longer, too.
+/// What the search has won since this long is the most that such a plan may take more, or what [`CHEAP`] allows if that is more: else a
+/// longer search would give a slower plan.
 const SOON: Duration = Duration::from_secs(1);
+/// One in so many parts of the time of all nodes once may be taken more for each [`SOON`] of the limit: who waits longer wants both a
+/// fast plan and a layout, and that is looked for longer, too.
 const CHEAP: u64 = 500;
-/// ... and one in so many parts of what is not proven.
+/// Such a plan may take one in so many parts of what is not proven more, at most.
 const UNPROVEN: u64 = 2;
 
 /// What packing one plan of so many nodes takes, about; nothing to speak of below a thousand. Who packs after solving leaves

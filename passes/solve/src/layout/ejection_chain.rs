@@ -50,8 +50,9 @@ const BUFFERS: f64 = 0.2;
 const GATHER: u64 = 50;
 /// The next height is lower by one in so many parts of what is left to the goal: each from the state before.
 const STEP: u64 = 12;
-/// Placements in the first attempts at a height; each round of attempts has twice as many. Rounds that may fail.
+/// Placements in the first attempts at a height; each round of attempts has twice as many.
 const PLACEMENTS: u64 = 4_000;
+/// Rounds of attempts at a height that may fail.
 const ROUNDS: u32 = 3;
 /// How often any waiting buffer is placed and not the last one, in the attempts of a round.
 const HABITS: [f64; 3] = [0.0, 0.5, 0.1];

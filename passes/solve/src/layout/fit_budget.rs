@@ -31,9 +31,11 @@ use crate::portfolio::clock::Clock;
 use crate::portfolio::request::{Addresses, Outcome, Plan, Request, Spare, Status, Stop};
 use crate::{solve_logical, solve_nearby};
 
-/// Attempts after the first, and the share of the time left for each search: of its own, or from plans of a budget near by.
+/// Attempts after the first.
 const ATTEMPTS: u32 = 12;
+/// The share of the time left for the search of an attempt.
 const ATTEMPT_TIME: f64 = 0.5;
+/// The share of the time left for a search from plans of a budget near by.
 const NEARBY_TIME: f64 = 0.2;
 /// The share of the time left in which what was found near by is packed, before a plan fits and after.
 const NEARBY_COMPACTING: (f64, f64) = (0.3, 0.4);
@@ -41,22 +43,24 @@ const NEARBY_COMPACTING: (f64, f64) = (0.3, 0.4);
 const MARGIN: u64 = 4;
 /// The share of the time of the first attempt, where the given order packs without loss and where it does not.
 const FIRST: (f64, f64) = (0.75, 0.2);
-/// The share of the time of an attempt that is whole in itself, and what it takes at least, where the given order packs with loss.
+/// The share of the time of an attempt that is whole in itself, where the given order packs with loss.
 const EARLIER: f64 = 0.25;
+/// An attempt that is whole in itself takes this long at least.
 const SHORT: Duration = Duration::from_millis(20);
 /// Larger graphs are taken to pack well without a look.
 const PROBED: usize = 3000;
 /// The share of the time left in which a plan is packed in other orders of its runs: after a first search that is to find out how much
 /// room is needed, and after the others.
 const COMPACTING: (f64, f64) = (0.1, 0.5);
-/// The share of the time left for other runs of a plan that does not fit, and what they may take more, where nothing fits yet: one in so
-/// many parts of the time of all nodes once.
+/// The share of the time left for other runs of a plan that does not fit.
 const RELIEVING: f64 = 0.3;
+/// What other runs may take more where nothing fits yet: one in so many parts of the time of all nodes once.
 const DEAREST: u64 = 10;
 /// Arenas larger than the budget by more than one in so many are not packed in other orders.
 const HOPELESS: u64 = 5;
-/// Budgets of quick attempts, in per mille, and the share of the time of each.
+/// Budgets of quick attempts, in per mille.
 const RESERVES: [u64; 3] = [980, 940, 880];
+/// The share of the time of each quick attempt.
 const RESERVE_TIME: f64 = 0.02;
 /// Layouts of graphs that do not pack by themselves lose one in so many bytes, about.
 const LOST: u64 = 33;

@@ -25,16 +25,17 @@ use crate::state::flat_graph::{FlatGraph, from_sequence, to_sequence};
 
 /// Memory above this share of the peak counts as full, in per mille.
 const SHARE: u128 = 900;
-/// Moves of an annealing, times nodes, ...
+/// Moves of an annealing, times nodes.
 const MOVES_PER_NODE: u64 = 400;
-/// ... and at least and at most.
+/// Moves of an annealing, at least and at most.
 const MOVES: (u64, u64) = (200_000, 400_000);
 /// So often doubled from the first attempt to the longest: there may be no time for more than one.
 const SHORTER: u64 = 2;
-/// An arena that is off by one in so many gets all the time that is allowed, ...
+/// An arena that is off by one in so many gets all the time that is allowed.
 const OFF: f64 = 50.0;
-/// ... and what would get less than this share of it, none at first, and then one in so many parts.
+/// An arena that would get less than this share of what is allowed gets none at first.
 const LITTLE: f64 = 0.3;
+/// The time for other runs grows by one in so many parts of what is allowed, at least.
 const LEAST: u64 = 64;
 /// The time for each layout is one in so many of all.
 const PARTS: u32 = 4;

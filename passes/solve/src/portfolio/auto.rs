@@ -30,8 +30,9 @@ use crate::portfolio::starts::{Late, first_starts, held_starts, ordered_starts};
 use crate::portfolio::worthwhile::{SMALL_GRAPH, cuts_fit, gap_is_large, moves, order_matters};
 use crate::state::flat_graph::from_sequence;
 
-/// The share of the time left for a bound in the given order, and what it takes per node, at least.
+/// The share of the time left for a bound in the given order.
 const ORDER_SHARE: f64 = 0.06;
+/// What a bound in the given order takes per node, at least.
 const ORDER_TIME_PER_NODE: Duration = Duration::from_micros(250);
 /// The share of the time left for a proof that nothing comes after but repair.
 const ALONE: f64 = 0.95;

@@ -25,9 +25,9 @@ use crate::state::slotted_timeline::SlottedTimeline;
 const STEPS: u32 = 12;
 /// Randomised repairs of an attempt.
 const TRIES: u32 = 4;
-/// The share of the time limit that this may take on top, and of the time that is left after a proof that nothing fits; ...
+/// The share of the time limit that this may take on top, and of the time that is left after a proof that nothing fits.
 const SHARE: (f64, f64) = (0.05, 0.5);
-/// ... and the most in either case.
+/// The most that this may take in either case.
 const MOST: Duration = Duration::from_secs(1);
 
 /// Looks for sequences with small peaks and offers them.

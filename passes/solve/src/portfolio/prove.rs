@@ -18,16 +18,17 @@ use crate::portfolio::request::enough_of_a_bound;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::worthwhile::{FAR, gap_within};
 
-/// The share of the time left that a proof may take; less where the plan is far above the bound: there the time
-/// is worth more in the search.
+/// The share of the time left that a proof may take.
 const SHARE: f64 = 0.2;
+/// The share where the plan is far above the bound: there the time is worth more in the search.
 const FAR_SHARE: f64 = 0.08;
-/// The same where the search has not found a better plan since the proof before.
+/// The share where the search has not found a better plan since the proof before.
 const REST_SHARE: f64 = 0.7;
-/// The same for the search over states, and its looks when it is first tried: some 50 ms.
+/// The share of the time left for the search over states.
 const STATES_SHARE: f64 = 0.25;
+/// Looks of the search over states when it is first tried: some 50 ms.
 const FIRST_LOOKS: u64 = 50_000;
-/// It is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
+/// The search over states is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
 const LITTLE: u64 = 50;
 
 /// The share of the time left for the next proof, when the search goes on after it.

@@ -26,15 +26,15 @@ use crate::portfolio::worthwhile::{SMALL_GRAPH, cuts_fit, gap_is_large, moves, o
 
 /// The share of the time left for orders in which nodes wait.
 pub(crate) const WAITING: f64 = 0.1;
-/// The share of the time left for cuts at nodes around the best one; ...
+/// The share of the time left for cuts at nodes around the best one.
 const NEARBY: f64 = 0.05;
-/// ... that many on either side, ...
+/// So many nodes on either side of the best one are cut at.
 const ASIDE: usize = 3;
-/// ... this part of all nodes apart, ...
+/// The nodes that are cut at lie one in so many parts of all nodes apart.
 const STRIDES: usize = 25;
-/// ... with this much of the budget, in per mille, ...
+/// The budgets of cuts at nodes around the best one, in per mille.
 const ROOMS: [u64; 4] = [1000, 970, 930, 880];
-/// ... of which so many plans are worth a search.
+/// So many plans from cuts at nodes around the best one are worth a search.
 const NEARBY_KEPT: usize = 8;
 /// Chains of the first starts; the others are late.
 const CHAINS: usize = 2;

@@ -14,9 +14,9 @@ const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 pub(crate) const FAR: u64 = 100;
 /// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
 pub(crate) const SMALL_GRAPH: usize = 500;
-/// Moves of an annealing, times nodes, ...
+/// Moves of an annealing of the first round, times nodes.
 pub(crate) const MOVES_PER_NODE: u64 = 200;
-/// ... and at most, where another order may pay and where it is only one more start; growing with the rounds.
+/// Moves of an annealing of the first round at most, where another order may pay and where it is only one more start.
 const MOVES: (u64, u64) = (100_000, 25_000);
 
 /// Half a percent of the base time between plan and bound, or no plan.

@@ -19,9 +19,9 @@ use alive::Alive;
 
 /// Slots per run after spreading, at least; up to twice as many. More slots, fewer shifts to make room, but a larger tree.
 const SPREAD: usize = 3;
-/// How far to look for a free slot before spreading everything anew, at least; in long tapes, where that takes as long as
-/// thousands of shifts, farther.
+/// How far to look for a free slot before spreading everything anew, at least.
 const REACH: u32 = 48;
+/// How far at most: in long sequences spreading takes as long as thousands of shifts.
 const FAR: u32 = 512;
 
 #[derive(Clone, Copy)]

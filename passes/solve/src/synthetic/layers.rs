@@ -16,8 +16,9 @@ pub(super) struct Tensor {
 
 /// Bytes of a number.
 const NUMBER: u64 = 4;
-/// Operations per nanosecond and bytes per nanosecond of the roofline.
+/// Operations per nanosecond of the roofline.
 const ARITHMETIC: u64 = 15_000;
+/// Bytes per nanosecond of the roofline.
 const TRAFFIC: u64 = 900;
 
 impl Tensor {

@@ -10,9 +10,9 @@ pub(super) struct Gap {
     pub(super) value: ValueId,
     /// The instance, by the run that makes it.
     pub(super) born: usize,
-    /// The run that uses it before, ...
+    /// The run that uses it before the gap.
     pub(super) from: usize,
-    /// ... and behind.
+    /// The run that uses it behind the gap.
     pub(super) to: usize,
     pub(super) bytes: i64,
 }

@@ -31,8 +31,9 @@ pub(super) enum Moves {
     Both,
 }
 
-/// Iterations without a better plan per gap, after which more of them are not worth the time; at least and at most.
+/// Iterations without a better plan per gap, after which more of them are not worth the time.
 const REST_PER_GAP: u64 = 40;
+/// Iterations without a better plan after which more are not worth the time, at least and at most.
 const REST: (u64, u64) = (400, 20_000);
 /// Gaps given up at a time, at most, in parts of all chosen.
 const DESTROYED: usize = 6;

@@ -10,8 +10,9 @@ use crate::bound::cut::{Cut, Cutter};
 use crate::bound::cut_selection::scan;
 use crate::bound::limits::Limits;
 
-/// Cuts that are looked at, and subproblems for each.
+/// Cuts that are looked at.
 const CUTS: usize = 8;
+/// Subproblems for each cut and state.
 const SUBPROBLEMS: u64 = 500;
 
 /// The best cuts of a graph.

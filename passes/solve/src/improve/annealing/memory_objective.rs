@@ -11,11 +11,13 @@ use crate::state::dense_timeline::DenseTimeline;
 
 /// The temperature of a free walk at first, times nodes: much of the sequence is to stay.
 const LUKEWARM: f64 = 0.2;
-/// The same of one on a leash, as a share of what may be spent, and at the end, as a share of that.
+/// The temperature of a walk that returns to the best sequence, at first, as a share of what may be spent.
 const COOL: f64 = 0.05;
+/// Its temperature at the end, as a share of that at first.
 const FROZEN: f64 = 0.03;
-/// So large a share of the excess is worth all that may be spent, at first; and its least weight.
+/// So large a share of the excess is worth all that may be spent, at first.
 const WORTH: f64 = 0.33;
+/// The least weight of the excess.
 const LIGHT: f64 = 1e-5;
 
 /// What sequences have to keep to.

@@ -13,13 +13,15 @@ use super::{Annealing, Change};
 
 /// A run goes no farther alone.
 const FAR: usize = 200;
-/// Looks for a value to evict, or a recomputation; and for a step that is too full.
+/// Looks for a value to evict, or a recomputation.
 const LOOKS: usize = 40;
+/// Looks for a step that is too full.
 const FULL: usize = 8;
 /// The most runs that one move puts in.
 const GROUP: u32 = 12;
-/// How likely an operand that is gone runs again too, where it would fit to hold it and where not (less so the longer the chain).
+/// How likely an operand that is gone runs again too, where it would fit to hold it.
 const RARELY: f64 = 0.05;
+/// How likely it does where it would not fit, less so the longer the chain.
 const OFTEN: f64 = 0.3;
 
 impl Annealing<'_> {

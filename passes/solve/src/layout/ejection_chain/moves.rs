@@ -9,9 +9,11 @@ use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::{NONE, to_sequence};
 use crate::state::memory_pressure::UNIT;
 
-/// Temperatures in units of a step at the limit: of annealing, first and last, and of moves while buffers are placed.
+/// The first temperature of annealing, in units of a step at the limit.
 const HOT: f64 = 0.05;
+/// The last temperature of annealing, in those units.
 const COLD: f64 = 0.00005;
+/// The temperature of moves while buffers are placed, in those units.
 pub(super) const WARM: f64 = 0.01;
 /// Slots tried for a free one.
 const LOOKS: usize = 4;
