@@ -1,6 +1,6 @@
 //! What the executor does, instruction by instruction.
 //!
-//! Not here: how a program becomes that ([`crate::prepare`]), and how it is done ([`crate::pass`]).
+//! Not here: how a program becomes that ([`crate::prepare`]), and how it is done ([`crate::execution`]).
 
 use rk_torch::{Launch, Prepared};
 

@@ -4,7 +4,7 @@
 //! sequence (`rk_step::sequence`): [`Driver`] only carries it out. Operators of ATen are queued by torch on the stream that is
 //! made current for them, generated kernels by `cuLaunchKernel` on the same one.
 //!
-//! It has run on an H100 (docs/benchmarks-gpu.md). What runs in the tests, without one: all of this file, of `machine::graph` and of `cc/cuda.cpp`, as they are, on an
+//! It has run on an H100 (docs/benchmarks-gpu.md). What runs in the tests, without one: all of this file, of `executor::graph` and of `cc/cuda.cpp`, as they are, on an
 //! emulated GPU (tools/emulated-gpu): contexts, arguments of launches, events, capture, replay, the placing allocator, several streams in every
 //! order. The emulation has no time and no kernels of NVIDIA's; PTX is interpreted there, and assembled by ptxas in the tests of `rk-kernels`.
 

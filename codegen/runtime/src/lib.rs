@@ -2,12 +2,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`machine`] | runs the program and measures its peak |
-//! | `pass` | one execution: segments in some order, with what they take |
+//! | [`executor`] | runs the program and measures its peak |
+//! | `execution` | one execution: segments in some order, with what they take |
 //! | `cuda` | the GPU side: kernels, events, graphs |
-//! | `on_gpu` | a pass whose launches are queued on streams |
+//! | `on_gpu` | an execution whose launches are queued on streams |
 //! | `prepare` | turns the program into prepared calls, once |
-//! | [`guest`] | a step in somebody else's program, who interrupts it for the loss |
+//! | [`split_step`] | a step in somebody else's program, who interrupts it for the loss |
 //! | [`arguments`] | whether tensors are what a step was made for |
 //! | `placed` | turns the addresses of a lowered step into launches of an arena |
 //! | `streams` | the streams of a lowered step, emulated in any order that their events allow |
@@ -31,23 +31,23 @@ pub mod compare;
 mod cuda;
 pub mod eager;
 mod error;
-pub mod guest;
+mod execution;
+pub mod executor;
 mod kernels;
-pub mod machine;
 pub mod measured;
 mod on_gpu;
-mod pass;
 mod placed;
 mod prepare;
 pub mod rounds;
 pub mod session;
+pub mod split_step;
 pub mod stepper;
 mod streams;
 pub mod tensors;
 pub mod timing;
 
 pub use error::RuntimeError;
-pub use guest::Guest;
-pub use machine::Machine;
+pub use executor::Executor;
 pub use measured::{Excess, Measured, Queueing};
 pub use session::{Check, Options, Report};
+pub use split_step::SplitStep;

@@ -1,4 +1,4 @@
-//! A pass whose launches are queued on the streams of a GPU.
+//! An execution whose launches are queued on the streams of a GPU.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use tch::Tensor;
 
 use crate::cuda::Driver;
 use crate::error::RuntimeError;
-use crate::pass::{Pass, Progress};
+use crate::execution::{Execution, Progress};
 
-/// The pass with the driver that it queues on.
+/// The execution with the driver that it queues on.
 pub(crate) struct OnGpu<'p, 'a, 'r> {
-    pub pass: &'p mut Pass<'a, 'r>,
+    pub execution: &'p mut Execution<'a, 'r>,
     pub driver: &'p mut Driver,
     /// Position in the program of what comes next.
     pub next: usize,
@@ -21,7 +21,7 @@ pub(crate) struct OnGpu<'p, 'a, 'r> {
     pub one_by_one: bool,
 }
 
-/// How far a pass has come, to begin again from there. Tensors do not own what they show, so that places become free as they would.
+/// How far an execution has come, to begin again from there. Tensors do not own what they show, so that places become free as they would.
 pub(crate) struct Moment {
     next: usize,
     progress: Progress,
@@ -39,11 +39,11 @@ impl Queue for OnGpu<'_, '_, '_> {
         self.driver.make_current(Some(queued.stream))?;
         // Handles are dropped in program order, on the host: places are ordered by events, not by handles.
         while self.next <= queued.instr {
-            self.pass.segment(self.next, Some((self.driver, queued.stream)))?;
+            self.execution.segment(self.next, Some((self.driver, queued.stream)))?;
             self.next += 1;
         }
         if self.one_by_one {
-            self.pass.device.synchronize()?;
+            self.execution.device.synchronize()?;
         }
         Ok(())
     }
@@ -57,11 +57,11 @@ impl OnGpu<'_, '_, '_> {
     /// Does what is left of the program, which needs no stream, up to segment `end`.
     ///
     /// # Errors
-    /// As [`Pass::segment`].
+    /// As [`Execution::segment`].
     pub fn rest(&mut self, end: usize) -> Result<(), RuntimeError> {
         self.driver.make_current(Some(0))?;
         while self.next < end {
-            self.pass.segment(self.next, None)?;
+            self.execution.segment(self.next, None)?;
             self.next += 1;
         }
         Ok(())
@@ -76,7 +76,7 @@ impl OnGpu<'_, '_, '_> {
         sequence: &Sequence,
         launches: Range<usize>,
     ) -> Result<Vec<(usize, Tensor)>, RuntimeError> {
-        let step = self.pass.step;
+        let step = self.execution.step;
         let read = runs(step, sequence, launches).flat_map(|run| &run.inputs).map(|slot| slot.index());
         let mut read: Vec<usize> = read.filter(|&slot| slot >= step.resident() as usize).collect();
         read.sort_unstable();
@@ -97,7 +97,8 @@ impl OnGpu<'_, '_, '_> {
         let found = self.found(sequence, launches.clone())?;
         let host: Vec<usize> = found.iter().filter(|(_, t)| on_host(t)).map(|(slot, _)| *slot).collect();
         let reads = |&launch: &usize| {
-            let mut read = runs(self.pass.step, sequence, launch..launch + 1).flat_map(|run| &run.inputs);
+            let mut read =
+                runs(self.execution.step, sequence, launch..launch + 1).flat_map(|run| &run.inputs);
             read.any(|slot| host.contains(&slot.index()))
         };
         Ok(launches.filter(reads).collect())
@@ -108,9 +109,9 @@ impl OnGpu<'_, '_, '_> {
     /// # Errors
     /// None in practice; libtorch's.
     pub fn let_go(&mut self, sequence: &Sequence, launches: Range<usize>) -> Result<(), RuntimeError> {
-        for slot in runs(self.pass.step, sequence, launches).flat_map(|run| &run.outputs) {
-            if self.pass.slots.get(slot.index())?.is_some_and(|tensor| !on_host(&tensor)) {
-                self.pass.slots.clear(slot.index())?;
+        for slot in runs(self.execution.step, sequence, launches).flat_map(|run| &run.outputs) {
+            if self.execution.slots.get(slot.index())?.is_some_and(|tensor| !on_host(&tensor)) {
+                self.execution.slots.clear(slot.index())?;
             }
         }
         Ok(())
@@ -126,8 +127,8 @@ impl OnGpu<'_, '_, '_> {
     ) -> Result<Vec<(usize, Tensor)>, RuntimeError> {
         let mut tensors = Vec::new();
         for slot in slots {
-            let Some(tensor) = self.pass.slots.get(slot)? else { continue };
-            tensors.push(match &self.pass.arena {
+            let Some(tensor) = self.execution.slots.get(slot)? else { continue };
+            tensors.push(match &self.execution.arena {
                 Some(arena) => (slot, arena.alias(&tensor)?),
                 None => (slot, tensor),
             });
@@ -140,8 +141,8 @@ impl OnGpu<'_, '_, '_> {
     /// # Errors
     /// None in practice; libtorch's.
     pub fn moment(&self) -> Result<Moment, RuntimeError> {
-        let tensors = self.tensors(self.pass.step.resident() as usize..self.pass.slots.len())?;
-        Ok(Moment { next: self.next, progress: self.pass.progress.clone(), tensors })
+        let tensors = self.tensors(self.execution.step.resident() as usize..self.execution.slots.len())?;
+        Ok(Moment { next: self.next, progress: self.execution.progress.clone(), tensors })
     }
 
     /// Goes back to where it was. What has been queued since must not have run.
@@ -149,12 +150,12 @@ impl OnGpu<'_, '_, '_> {
     /// # Errors
     /// None in practice; libtorch's.
     pub fn go_back(&mut self, to: Moment) -> Result<(), RuntimeError> {
-        for slot in self.pass.step.resident() as usize..self.pass.slots.len() {
-            self.pass.slots.clear(slot)?;
+        for slot in self.execution.step.resident() as usize..self.execution.slots.len() {
+            self.execution.slots.clear(slot)?;
         }
         self.put(&to.tensors)?;
         self.next = to.next;
-        self.pass.progress = to.progress;
+        self.execution.progress = to.progress;
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl OnGpu<'_, '_, '_> {
     /// # Errors
     /// None in practice; libtorch's.
     pub fn put(&mut self, tensors: &[(usize, Tensor)]) -> Result<(), RuntimeError> {
-        tensors.iter().try_for_each(|(slot, tensor)| Ok(self.pass.slots.set(*slot, tensor)?))
+        tensors.iter().try_for_each(|(slot, tensor)| Ok(self.execution.slots.set(*slot, tensor)?))
     }
 
     /// Puts tensors that were found there into their slots again. What is in the host's memory by now is this run's, and stays.
@@ -172,8 +173,8 @@ impl OnGpu<'_, '_, '_> {
     /// None in practice; libtorch's.
     pub fn put_again(&mut self, found: &[(usize, Tensor)]) -> Result<(), RuntimeError> {
         for (slot, tensor) in found {
-            if !self.pass.slots.get(*slot)?.is_some_and(|now| on_host(&now)) {
-                self.pass.slots.set(*slot, tensor)?;
+            if !self.execution.slots.get(*slot)?.is_some_and(|now| on_host(&now)) {
+                self.execution.slots.set(*slot, tensor)?;
             }
         }
         Ok(())

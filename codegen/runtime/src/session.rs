@@ -11,7 +11,7 @@ use crate::archive;
 use crate::check::{Other, Training, Verdict, side_by_side, train};
 use crate::eager::Eager;
 use crate::error::RuntimeError;
-use crate::machine::Machine;
+use crate::executor::Executor;
 use crate::measured::Measured;
 use crate::rounds::rounds;
 use crate::stepper::{Program, Stepper};
@@ -52,7 +52,7 @@ pub struct Options {
     pub repeat: usize,
     /// Whether nodes with a generated kernel run it; without, they run their ATen calls, which may take more memory.
     pub kernels: bool,
-    /// Another order for the streams of a lowered step on the CPU (`Machine::set_pace`).
+    /// Another order for the streams of a lowered step on the CPU (`Executor::set_pace`).
     pub pace: Option<Pace>,
     /// Seed of synthesized arguments and of the generator; `None`: the recorded seed, 0 without a source.
     pub seed: Option<u64>,
@@ -175,8 +175,8 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
             None => tensors::synthesize(&step, seed, device.to_tch()),
         }
     };
-    let mut ours = Program::new("itself", Machine::new(step.clone(), &start()?, device)?);
-    options.pace.map_or(Ok(()), |pace| ours.machine.set_pace(pace))?;
+    let mut ours = Program::new("itself", Executor::new(step.clone(), &start()?, device)?);
+    options.pace.map_or(Ok(()), |pace| ours.executor.set_pace(pace))?;
     let before = |title, nodes: Step| -> Result<Program, RuntimeError> {
         let program = original(&nodes)?;
         // On a GPU generated kernels are launched at addresses, on the CPU an allocator is one thing less in common with the plan.
@@ -184,7 +184,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
             Device::Cuda(_) if nodes.library.is_some() => spread(&nodes)?,
             _ => Step { program, layout: None, ..nodes },
         };
-        Ok(Program::new(title, Machine::new(before, &start()?, device)?))
+        Ok(Program::new(title, Executor::new(before, &start()?, device)?))
     };
     let mut original = checked.then(|| before("the original order", step.without_kernels())).transpose()?;
     let near = step.nearness();
@@ -199,13 +199,13 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
                 Some(eager) => eager.arguments(&step)?,
                 None => tensors::synthesize(&step, seed, device.to_tch())?,
             };
-            Some(Program::new("the step beside it", Machine::new(step, &arguments, device)?))
+            Some(Program::new("the step beside it", Executor::new(step, &arguments, device)?))
         }
         None => None,
     };
     // What the nodes with kernels take without them.
     let mut calls = match options.times && step.library.is_some() {
-        true => Some(Program::new("its calls", Machine::new(step.without_kernels(), &start()?, device)?)),
+        true => Some(Program::new("its calls", Executor::new(step.without_kernels(), &start()?, device)?)),
         false => None,
     };
     // Only a check runs eager PyTorch; otherwise its model must not lie in memory.
@@ -267,7 +267,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         device.synchronize()?;
         let clocked = [Some(&mut ours), calls.as_mut(), beside.as_mut()];
         for program in clocked.into_iter().flatten().filter(|_| options.times) {
-            program.machine.start_clock()?;
+            program.executor.start_clock()?;
         }
         let mut lanes: Vec<&mut dyn Stepper> = vec![&mut ours];
         match (&mut eager, &mut original) {
@@ -293,7 +293,11 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         report.step_over_baseline = baseline.and_then(over);
         report.step_over_beside = options.beside.as_ref().and_then(|_| over(seconds.len() - 1));
         let nodes = |program: &mut Program| {
-            program.machine.stop_clock().map(|clock| clock.nodes(program.machine.step())).unwrap_or_default()
+            program
+                .executor
+                .stop_clock()
+                .map(|clock| clock.nodes(program.executor.step()))
+                .unwrap_or_default()
         };
         if options.times {
             let calls = calls.as_mut().map(nodes).unwrap_or_default();

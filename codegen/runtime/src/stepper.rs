@@ -5,7 +5,7 @@ use rk_torch::Counts;
 use tch::Tensor;
 
 use crate::error::RuntimeError;
-use crate::machine::Machine;
+use crate::executor::Executor;
 use crate::measured::Measured;
 
 /// A result of a step: role, name, tensor (`None`: undefined).
@@ -57,19 +57,19 @@ pub trait Stepper {
     fn clear(&mut self) -> Result<(), RuntimeError>;
 }
 
-/// A machine with its name and the largest reading so far.
+/// An executor with its name and the largest reading so far.
 pub struct Program {
     title: &'static str,
-    /// The machine.
-    pub machine: Machine,
+    /// The executor.
+    pub executor: Executor,
     /// What the last run took, with the largest peak of all runs.
     pub measured: Measured,
 }
 
 impl Program {
-    /// A machine that has not run yet.
-    pub fn new(title: &'static str, machine: Machine) -> Self {
-        Self { title, machine, measured: Measured::default() }
+    /// An executor that has not run yet.
+    pub fn new(title: &'static str, executor: Executor) -> Self {
+        Self { title, executor, measured: Measured::default() }
     }
 
     /// Takes over the values of another program's arguments, as training left them: how long an operator takes may depend on them
@@ -79,8 +79,8 @@ impl Program {
     /// When the other step has no argument of a name, and `LibTorch`'s.
     pub fn continue_from(&mut self, other: &Self) -> Result<(), RuntimeError> {
         let _no_grad = tch::no_grad_guard();
-        for arg in &self.machine.step().args {
-            if other.machine.step().args.iter().all(|theirs| theirs.name != arg.name) {
+        for arg in &self.executor.step().args {
+            if other.executor.step().args.iter().all(|theirs| theirs.name != arg.name) {
                 let message =
                     format!("{} has an argument {:?} that the step does not have", self.title, arg.name);
                 return Err(RuntimeError::Model(message));
@@ -104,39 +104,39 @@ impl Stepper for Program {
     }
 
     fn run(&mut self) -> Result<u64, RuntimeError> {
-        let measured = self.machine.run()?;
+        let measured = self.executor.run()?;
         Ok(self.note(measured))
     }
 
     fn accumulate(&mut self) -> Result<u64, RuntimeError> {
-        let measured = self.machine.accumulate()?;
+        let measured = self.executor.accumulate()?;
         Ok(self.note(measured))
     }
 
     fn results(&self) -> Result<Results, RuntimeError> {
-        let outputs = &self.machine.step().outputs;
+        let outputs = &self.executor.step().outputs;
         (0..outputs.len())
-            .map(|i| Ok((outputs[i].role, outputs[i].name.clone(), self.machine.output(i)?)))
+            .map(|i| Ok((outputs[i].role, outputs[i].name.clone(), self.executor.output(i)?)))
             .collect()
     }
 
     fn state(&self, name: &str) -> Result<Option<Tensor>, RuntimeError> {
-        match self.machine.step().args.iter().position(|a| a.name == name) {
-            Some(i) => self.machine.arg(i),
+        match self.executor.step().args.iter().position(|a| a.name == name) {
+            Some(i) => self.executor.arg(i),
             None => Ok(None),
         }
     }
 
     fn update(&mut self, lr: f64) -> Result<(), RuntimeError> {
-        self.machine.update(lr)
+        self.executor.update(lr)
     }
 
     fn forget_times(&mut self) {
-        self.machine.forget_times();
+        self.executor.forget_times();
     }
 
     fn clear(&mut self) -> Result<(), RuntimeError> {
-        self.machine.clear_results()
+        self.executor.clear_results()
     }
 }
 

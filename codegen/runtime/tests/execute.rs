@@ -6,18 +6,18 @@ mod trained;
 use alone::alone;
 use rk_runtime::compare::{bytes, compare};
 use rk_runtime::stepper::{Program, Stepper};
-use rk_runtime::{Machine, tensors};
+use rk_runtime::{Executor, tensors};
 use rk_sample_steps::{Builder, Fool, call, f, i, network, two_masks, v};
 use rk_step::{Data, ElementType, Instr, OutputRole, Role, Step, account};
 use rk_torch::{Device, memory};
 use trained::{Left, assert_equal, trained};
 
-fn machine(step: &Step) -> Machine {
-    trained::machine(step).unwrap()
+fn executor(step: &Step) -> Executor {
+    trained::executor(step).unwrap()
 }
 
 fn train(step: &Step, steps: usize) -> Left {
-    trained(machine(step), step, steps, |_| ())
+    trained(executor(step), step, steps, |_| ())
 }
 
 fn assert_same(step: &Step, other: &Step, what: &str) {
@@ -59,12 +59,12 @@ fn foolish_schedules_compute_the_same_bits() {
 fn two_draws_stay_two_masks() {
     let _alone = alone();
     let step = two_masks();
-    let mut machine = machine(&step);
-    machine.run().unwrap();
-    let first = machine.output(0).unwrap().unwrap().copy();
+    let mut executor = executor(&step);
+    executor.run().unwrap();
+    let first = executor.output(0).unwrap().unwrap().copy();
     assert!(first.abs().sum(tch::Kind::Double).double_value(&[]) > 0.0, "the masks are equal");
-    machine.run().unwrap();
-    let second = machine.output(0).unwrap().unwrap();
+    executor.run().unwrap();
+    let second = executor.output(0).unwrap().unwrap();
     assert!(
         compare(2, "output", Some(&second), Some(&first)).unwrap().is_some(),
         "both steps drew the same masks"
@@ -98,12 +98,12 @@ fn without_its_effects_batch_norm_updates_twice() {
 fn side_effects_happen_once() {
     let _alone = alone();
     let step = network();
-    let mut machine = machine(&batch_norm_again());
+    let mut executor = executor(&batch_norm_again());
     for k in 1..=3 {
-        machine.run().unwrap();
+        executor.run().unwrap();
         let count = step.args.iter().position(|a| a.name == "bn.num_batches_tracked").unwrap();
         // Synthesized counters start at 0 or 1.
-        let count = machine.arg(count).unwrap().unwrap().int64_value(&[]);
+        let count = executor.arg(count).unwrap().unwrap().int64_value(&[]);
         assert!(count == k || count == k + 1, "{count} after {k} steps");
     }
 }
@@ -121,7 +121,7 @@ fn the_measured_peak_is_the_account_of_real_sizes() {
     let sum = b.node("sum", &[h], vec![call("sum.default", vec![v(0)], &[1])], &[(1, 4)])[0];
     b.output(OutputRole::Loss, "loss", sum);
     let step = b.finish();
-    let measured = machine(&step).run().unwrap();
+    let measured = executor(&step).run().unwrap();
     assert_eq!((measured.peak_bytes, account(&step).unwrap().peak), (8192, 8192));
     assert_eq!((measured.peak_node.as_str(), measured.excess), ("b", None));
 }
@@ -131,7 +131,7 @@ fn foolish_schedules_stay_within_their_account() {
     let _alone = alone();
     for seed in 0..10 {
         let step = Fool::schedule(&network(), seed);
-        let measured = machine(&step).run().unwrap();
+        let measured = executor(&step).run().unwrap();
         let planned = account(&step).unwrap().peak;
         assert_eq!(measured.excess, None, "seed {seed}");
         // Statistics and the loss are smaller than the alignment, nothing else is rounded.
@@ -152,12 +152,12 @@ fn an_overwrite_saves_the_copy() {
     b.last().overwrites = Some(0);
     b.output(OutputRole::Output, "0", r);
     let mut step = b.finish();
-    assert_eq!(machine(&step).run().unwrap().peak_bytes, 4096);
+    assert_eq!(executor(&step).run().unwrap().peak_bytes, 4096);
     let Instr::Run(run) = &mut step.program.instrs[1] else { panic!() };
     run.overwrite = false;
     let operand = run.inputs[0];
     step.program.instrs.push(Instr::Drop(operand));
-    assert_eq!(machine(&step).run().unwrap().peak_bytes, 8192);
+    assert_eq!(executor(&step).run().unwrap().peak_bytes, 8192);
     assert_eq!(account(&step).unwrap().peak, 8192);
 }
 
@@ -172,7 +172,7 @@ fn gradients_do_not_count_and_generator_states_do() {
     run.state_out = Some(slot);
     saving.program.instrs.push(Instr::Drop(slot));
     rk_step::validate::validate(&saving).unwrap();
-    let (plain, with_state) = (machine(&step).run().unwrap(), machine(&saving).run().unwrap());
+    let (plain, with_state) = (executor(&step).run().unwrap(), executor(&saving).run().unwrap());
     assert_eq!(with_state.peak_bytes, plain.peak_bytes + 5056);
     // Two masks, both products and the output; the gradient comes last and does not count.
     assert_eq!(plain.peak_bytes, 5 * 256);
@@ -186,7 +186,7 @@ fn a_missing_bytes_in_the_plan_is_named() {
     let x = b.arg("x", Role::Input, ElementType::F32, &[1024]);
     let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 64)])[0];
     b.output(OutputRole::Output, "0", a);
-    let excess = machine(&b.finish()).run().unwrap().excess.unwrap();
+    let excess = executor(&b.finish()).run().unwrap().excess.unwrap();
     assert_eq!((excess.node.as_str(), excess.planned_bytes, excess.measured_bytes), ("a", 64, 4096));
 }
 
@@ -194,12 +194,12 @@ fn a_missing_bytes_in_the_plan_is_named() {
 fn gradients_of_several_runs_are_added_up() {
     let _alone = alone();
     let step = network();
-    let gradients = |machine: &Machine| -> Vec<tch::Tensor> {
+    let gradients = |executor: &Executor| -> Vec<tch::Tensor> {
         let outputs = (0..step.outputs.len()).filter(|&i| step.outputs[i].role == OutputRole::Gradient);
-        outputs.map(|i| machine.output(i).unwrap().unwrap().copy()).collect()
+        outputs.map(|i| executor.output(i).unwrap().unwrap().copy()).collect()
     };
     // Dropout: every run has its own gradients.
-    let mut one_by_one = machine(&step);
+    let mut one_by_one = executor(&step);
     let runs: Vec<_> = (0..3)
         .map(|_| {
             one_by_one.run().unwrap();
@@ -208,16 +208,16 @@ fn gradients_of_several_runs_are_added_up() {
         .collect();
     for lower in [false, true] {
         let step = if lower { rk_sample_steps::layout::lowered(&step, 1 << 16) } else { step.clone() };
-        let mut machine = machine(&step);
-        machine.run().unwrap();
-        machine.accumulate().unwrap();
-        machine.accumulate().unwrap();
-        for (at, sum) in gradients(&machine).iter().enumerate() {
+        let mut executor = executor(&step);
+        executor.run().unwrap();
+        executor.accumulate().unwrap();
+        executor.accumulate().unwrap();
+        for (at, sum) in gradients(&executor).iter().enumerate() {
             let expected = &(&runs[0][at] + &runs[1][at]) + &runs[2][at];
             assert!(bytes(sum).unwrap() == bytes(&expected).unwrap(), "gradient {at}, lowered: {lower}");
         }
-        machine.run().unwrap();
-        assert!(bytes(&gradients(&machine)[0]).unwrap() != bytes(&(&runs[0][0] + &runs[1][0])).unwrap());
+        executor.run().unwrap();
+        assert!(bytes(&gradients(&executor)[0]).unwrap() != bytes(&(&runs[0][0] + &runs[1][0])).unwrap());
     }
 }
 
@@ -231,10 +231,10 @@ fn arguments_that_do_not_fit_are_refused() {
             .iter()
             .enumerate()
             .map(|(k, t)| if k == at { other.shallow_clone() } else { t.shallow_clone() });
-        Machine::new(step.clone(), &with.collect::<Vec<_>>(), Device::Cpu).err().unwrap().to_string()
+        Executor::new(step.clone(), &with.collect::<Vec<_>>(), Device::Cpu).err().unwrap().to_string()
     };
     let messages = [
-        Machine::new(step.clone(), &args[..3], Device::Cpu).err().unwrap().to_string(),
+        Executor::new(step.clone(), &args[..3], Device::Cpu).err().unwrap().to_string(),
         refused(0, args[0].slice(0, 0, 8, 1)),
         refused(1, args[1].to_kind(tch::Kind::Double)),
         refused(1, args[1].t_copy().contiguous().t_()),
@@ -253,8 +253,8 @@ fn errors_name_instruction_node_and_operator() {
         b.output(OutputRole::Output, "0", y);
         let step = b.finish();
         let args = tensors::synthesize(&step, 0, tch::Device::Cpu).unwrap();
-        match Machine::new(step, &args, Device::Cpu) {
-            Ok(mut machine) => machine.run().unwrap_err().to_string(),
+        match Executor::new(step, &args, Device::Cpu) {
+            Ok(mut executor) => executor.run().unwrap_err().to_string(),
             Err(e) => e.to_string(),
         }
     };
@@ -275,9 +275,9 @@ fn a_failed_step_leaves_nothing_behind() {
     let a = b.node("a", &[x], vec![call("exp.default", vec![v(0)], &[1])], &[(1, 48)])[0];
     let y = b.node("fc", &[a], vec![call("mm.default", vec![v(0), v(0)], &[1])], &[(1, 64)])[0];
     b.output(OutputRole::Output, "0", y);
-    let mut machine = machine(&b.finish());
+    let mut executor = executor(&b.finish());
     let before = memory::read(Device::Cpu).unwrap().current;
-    assert!(machine.run().is_err());
+    assert!(executor.run().is_err());
     assert_eq!(memory::read(Device::Cpu).unwrap().current, before);
 }
 
@@ -296,9 +296,9 @@ fn constants_and_strided_arguments() {
     let c = b.constant(ElementType::F32, &[2, 1], Data::Hex(data.collect()));
     let y = b.node("mul", &[x, c], vec![call("mul.Tensor", vec![v(0), v(1)], &[2])], &[(2, 24)])[0];
     b.output(OutputRole::Output, "0", y);
-    let mut machine = machine(&b.finish());
-    machine.run().unwrap();
-    let (x, y) = (machine.arg(0).unwrap().unwrap(), machine.output(0).unwrap().unwrap());
+    let mut executor = executor(&b.finish());
+    executor.run().unwrap();
+    let (x, y) = (executor.arg(0).unwrap().unwrap(), executor.output(0).unwrap().unwrap());
     assert_eq!(x.stride(), [1, 4]);
     assert_eq!(bytes(&y.get(1)).unwrap(), bytes(&x.get(1)).unwrap());
     assert_eq!(y.get(0).abs().sum(tch::Kind::Float).double_value(&[]), 0.0);
@@ -309,8 +309,8 @@ fn constants_and_strided_arguments() {
 fn a_step_goes_on_where_another_one_stopped() {
     let _alone = alone();
     let step = network();
-    let mut ours = Program::new("itself", machine(&step));
-    let mut beside = Program::new("beside", machine(&step));
+    let mut ours = Program::new("itself", executor(&step));
+    let mut beside = Program::new("beside", executor(&step));
     for _ in 0..3 {
         ours.run().unwrap();
         ours.update(0.1).unwrap();
@@ -328,6 +328,6 @@ fn a_step_goes_on_where_another_one_stopped() {
     assert_eq!(state(&beside), trained);
     let mut another = network();
     another.args[0].name = "another".to_owned();
-    let refused = Program::new("beside", machine(&another)).continue_from(&ours).unwrap_err().to_string();
+    let refused = Program::new("beside", executor(&another)).continue_from(&ours).unwrap_err().to_string();
     assert_eq!(refused, "beside has an argument \"another\" that the step does not have");
 }

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use alone::alone;
 use rk_runtime::compare::bytes;
-use rk_runtime::{Machine, RuntimeError, tensors};
+use rk_runtime::{Executor, RuntimeError, tensors};
 use rk_sample_steps::layout::lowered;
 use rk_sample_steps::{Builder, Fool, call, i, network, two_masks, v};
 use rk_step::{ElementType, OutputRole, Role, Step};
 use rk_torch::{Counts, Device, memory};
-use trained::{Left, assert_equal, machine, trained};
+use trained::{Left, assert_equal, executor, trained};
 
 /// Everything that a step leaves behind after three steps with updates.
 fn train(step: &Step) -> Left {
-    trained(machine(step).unwrap(), step, 3, |measured| {
+    trained(executor(step).unwrap(), step, 3, |measured| {
         if let (Some(counts), Some(layout)) = (measured.counts, &step.layout) {
             assert_eq!(counts.outside, 0, "{measured:?}");
             assert!(counts.placed > 0, "{counts:?}");
@@ -68,10 +68,10 @@ fn squash() -> Step {
 #[test]
 fn a_launch_that_does_not_fit_is_named_before_anything_runs() {
     let _alone = alone();
-    let mut fits = machine(&lowered(&squash(), 4096)).unwrap();
+    let mut fits = executor(&lowered(&squash(), 4096)).unwrap();
     let measured = fits.run().unwrap();
     assert_eq!((measured.peak_bytes, measured.counts.unwrap().placed), (4100, 2));
-    let error = machine(&lowered(&squash(), 4032)).err().unwrap().to_string();
+    let error = executor(&lowered(&squash(), 4032)).err().unwrap().to_string();
     insta::assert_snapshot!(error, @r#"program[0] "squash": its 1 temporaries, up to 4096 bytes each, do not fit into the 4032 bytes that the plan has for them. It was planned for other kernels or another number of threads: import the step again on this machine"#);
 }
 
@@ -81,7 +81,7 @@ fn a_result_of_another_size_is_named_before_anything_runs() {
     let mut step = lowered(&squash(), 4096);
     step.nodes[0].outputs[0].bytes = 8;
     step.layout.as_mut().unwrap().places[0].bytes = 8;
-    let error = machine(&step).err().unwrap().to_string();
+    let error = executor(&step).err().unwrap().to_string();
     insta::assert_snapshot!(error, @r#"program[0] "squash": its 2 temporaries, up to 4096 bytes each, do not fit into the 4096 bytes that the plan has for them. It was planned for other kernels or another number of threads: import the step again on this machine"#);
 }
 
@@ -100,8 +100,8 @@ fn temporaries_use_the_places_of_results_to_come() {
     b.output(OutputRole::Output, "0", y);
     let step = b.finish();
     // 64 bytes for the sum; the exponentials lie where the product will be.
-    let mut machine = machine(&lowered(&step, 64)).unwrap();
-    assert_eq!(machine.run().unwrap().counts, Some(Counts { placed: 3, ..Counts::default() }));
+    let mut executor = executor(&lowered(&step, 64)).unwrap();
+    assert_eq!(executor.run().unwrap().counts, Some(Counts { placed: 3, ..Counts::default() }));
 }
 
 /// Two results in one storage: the second cannot be made at its own place, so it is moved there.
@@ -118,7 +118,7 @@ fn results_that_share_storage_are_moved_apart() {
     b.output(OutputRole::Output, "whole", both[0]);
     b.output(OutputRole::Output, "half", both[1]);
     let step = b.finish();
-    let (mut plain, mut placed) = (machine(&step).unwrap(), machine(&lowered(&step, 0)).unwrap());
+    let (mut plain, mut placed) = (executor(&step).unwrap(), executor(&lowered(&step, 0)).unwrap());
     for _ in 0..2 {
         plain.run().unwrap();
         assert_eq!(placed.run().unwrap().counts.unwrap().moved, 1);
@@ -135,7 +135,7 @@ fn more_memory_than_there_is() {
     let _alone = alone();
     let mut step = lowered(&network(), ROOM);
     step.layout.as_mut().unwrap().arena_bytes = 1 << 60;
-    let error = machine(&step).err().unwrap();
+    let error = executor(&step).err().unwrap();
     assert!(matches!(error, RuntimeError::Device(_)), "{error}");
     assert!(error.to_string().starts_with("too little memory: the step needs 11529215046068"), "{error}");
 }
@@ -148,7 +148,7 @@ fn a_rehearsal_leaves_no_trace() {
     let before: Vec<_> = args.iter().map(|arg| bytes(arg).unwrap()).collect();
     Device::Cpu.manual_seed(11).unwrap();
     let generator = bytes(&Device::Cpu.generator_state().unwrap()).unwrap();
-    let _machine = Machine::new(step.clone(), &args, Device::Cpu).unwrap();
+    let _machine = Executor::new(step.clone(), &args, Device::Cpu).unwrap();
     for (arg, (tensor, before)) in step.args.iter().zip(args.iter().zip(before)) {
         assert!(bytes(tensor).unwrap() == before, "{}", arg.name);
     }
@@ -158,12 +158,12 @@ fn a_rehearsal_leaves_no_trace() {
 #[test]
 fn results_outlive_the_machine() {
     let _alone = alone();
-    let mut machine = machine(&lowered(&network(), ROOM)).unwrap();
-    machine.run().unwrap();
-    let loss = machine.output(0).unwrap().unwrap();
+    let mut executor = executor(&lowered(&network(), ROOM)).unwrap();
+    executor.run().unwrap();
+    let loss = executor.output(0).unwrap().unwrap();
     let before = bytes(&loss).unwrap();
     let level = memory::read(Device::Cpu).unwrap().current;
-    drop(machine);
+    drop(executor);
     assert!(bytes(&loss).unwrap() == before);
     drop(loss);
     assert!(memory::read(Device::Cpu).unwrap().current < level);
@@ -182,12 +182,12 @@ fn two_threads_take_turns() {
     });
     let step = lowered(&step, ROOM);
     let loss = |step: &Step| {
-        let mut machine = machine(step).unwrap();
+        let mut executor = executor(step).unwrap();
         let mut all = vec![];
         for _ in 0..20 {
-            assert_eq!(machine.run().unwrap().counts.unwrap().moved, 0);
-            all.push(bytes(&machine.output(0).unwrap().unwrap()).unwrap());
-            machine.update(0.01).unwrap();
+            assert_eq!(executor.run().unwrap().counts.unwrap().moved, 0);
+            all.push(bytes(&executor.output(0).unwrap().unwrap()).unwrap());
+            executor.update(0.01).unwrap();
         }
         all
     };

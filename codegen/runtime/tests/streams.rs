@@ -7,7 +7,7 @@ use rk_sample_steps::{Fool, network, two_masks};
 use rk_step::queue::{Emulated, Pace};
 use rk_step::{Sequence, Step};
 use rk_torch::memory;
-use trained::{Left, assert_equal, machine, trained};
+use trained::{Left, assert_equal, executor, trained};
 
 const ROOM: u64 = 1 << 16;
 
@@ -17,9 +17,9 @@ fn paces() -> impl Iterator<Item = Pace> {
 
 /// Everything that a step leaves behind, whose streams run at this pace.
 fn train(step: &Step, pace: Option<Pace>) -> Left {
-    let mut machine = machine(step).unwrap();
-    pace.map_or(Ok(()), |pace| machine.set_pace(pace)).unwrap();
-    trained(machine, step, 3, |measured| {
+    let mut executor = executor(step).unwrap();
+    pace.map_or(Ok(()), |pace| executor.set_pace(pace)).unwrap();
+    trained(executor, step, 3, |measured| {
         if let (Some(counts), Some(layout)) = (measured.counts, &step.layout) {
             assert_eq!(counts.outside, 0, "{measured:?}");
             assert!(measured.peak_bytes <= layout.arena_bytes, "{measured:?}");
@@ -52,6 +52,6 @@ fn every_allowed_order_gives_the_same_bits() {
         }
     }
     assert!(reordered > 20 && accompanied > 20, "{reordered} orders, {accompanied} launches");
-    let error = machine(&network()).unwrap().set_pace(Pace::Program).unwrap_err();
+    let error = executor(&network()).unwrap().set_pace(Pace::Program).unwrap_err();
     assert_eq!(error.to_string(), "the step is not lowered, so it has no streams");
 }

@@ -4,7 +4,7 @@ mod emulated;
 
 use emulated::{Controls, on_gpu, on_gpu_with};
 use rk_runtime::compare::bytes;
-use rk_runtime::{Machine, Measured, RuntimeError, tensors};
+use rk_runtime::{Executor, Measured, RuntimeError, tensors};
 use rk_sample_steps::layout::{lowered, on_streams};
 use rk_sample_steps::{Builder, Fool, NONE, call, f, i, network, two_masks, v};
 use rk_step::pieces::pieces;
@@ -37,33 +37,33 @@ fn open(device: Device) {
     device.open().unwrap();
 }
 
-fn machine(step: &Step, device: Device) -> Result<Machine, RuntimeError> {
+fn executor(step: &Step, device: Device) -> Result<Executor, RuntimeError> {
     let args = tensors::synthesize(step, 7, device.to_tch())?;
     device.manual_seed(11)?;
-    Machine::new(step.clone(), &args, device)
+    Executor::new(step.clone(), &args, device)
 }
 
 /// All that four steps with updates leave behind.
-fn trained(mut machine: Machine, device: Device, mut look: impl FnMut(usize, &Measured)) -> Left {
-    let step = machine.step().clone();
+fn trained(mut executor: Executor, device: Device, mut look: impl FnMut(usize, &Measured)) -> Left {
+    let step = executor.step().clone();
     let mut all = vec![];
     for k in 0..4 {
-        look(k, &machine.run().unwrap());
+        look(k, &executor.run().unwrap());
         for (i, output) in step.outputs.iter().enumerate() {
-            let tensor = machine.output(i).unwrap().unwrap();
+            let tensor = executor.output(i).unwrap().unwrap();
             all.push((format!("{k} {:?} {}", output.role, output.name), bytes(&tensor).unwrap()));
         }
-        machine.update(0.1).unwrap();
+        executor.update(0.1).unwrap();
     }
     for (i, arg) in step.args.iter().enumerate() {
-        all.push((arg.name.clone(), bytes(&machine.arg(i).unwrap().unwrap()).unwrap()));
+        all.push((arg.name.clone(), bytes(&executor.arg(i).unwrap().unwrap()).unwrap()));
     }
     all.push(("generator".into(), bytes(&device.generator_state().unwrap()).unwrap()));
     all
 }
 
 fn train(step: &Step) -> Left {
-    trained(machine(step, GPU).unwrap(), GPU, |_, measured| {
+    trained(executor(step, GPU).unwrap(), GPU, |_, measured| {
         if let (Some(counts), Some(layout)) = (measured.counts, &step.layout) {
             assert_eq!(counts.outside, 0, "{measured:?}");
             assert!(counts.placed > 0, "{counts:?}");
@@ -121,7 +121,7 @@ fn a_captured_step_is_replayed_with_the_parameters_as_they_are() {
                     controls.counts();
                     let mut seen = vec![];
                     let found =
-                        trained(machine(&step, GPU).unwrap(), GPU, |_, _| seen.push(controls.counts()));
+                        trained(executor(&step, GPU).unwrap(), GPU, |_, _| seen.push(controls.counts()));
                     let what = format!("{seed}, {streams} streams, order {order}");
                     assert_eq!(difference(&expected, &found), None, "{what}");
                     // Launch by launch; captured and launched as a graph; launched as a graph.
@@ -165,7 +165,7 @@ fn a_step_that_draws_is_captured_between_its_draws() {
                     controls.counts();
                     let what = format!("{} {seed}, {streams} streams, order {order}", step.name);
                     let mut seen = vec![];
-                    let found = trained(machine(&step, GPU).unwrap(), GPU, |k, measured| {
+                    let found = trained(executor(&step, GPU).unwrap(), GPU, |k, measured| {
                         let counts = controls.counts();
                         let queued = measured.queued.unwrap();
                         assert_eq!(queued.captured + queued.launches, sequence.launches.len(), "{what}");
@@ -215,14 +215,14 @@ fn results_of_a_replay_outlive_the_step() {
     on_gpu("results_of_a_replay_outlive_the_step", || {
         open(GPU);
         let step = placed(&Fool::schedule(&network(), 1), 1);
-        let mut machine = machine(&step, GPU).unwrap();
+        let mut executor = executor(&step, GPU).unwrap();
         let mut kept = vec![];
         for _ in 0..5 {
-            assert!(machine.run().is_ok());
-            kept.push(machine.output(1).unwrap().unwrap());
+            assert!(executor.run().is_ok());
+            kept.push(executor.output(1).unwrap().unwrap());
         }
         let last = bytes(&kept[4]).unwrap();
-        drop(machine);
+        drop(executor);
         kept.drain(..4);
         assert!(bytes(&kept[0]).unwrap() == last);
         let before = memory::read(GPU).unwrap().current;
@@ -250,14 +250,14 @@ fn a_missing_wait_is_seen() {
             let seen = |wait: Option<u64>| {
                 (0..4).any(|order| {
                     controls.order(order);
-                    let mut machine = machine(&step, GPU).unwrap();
-                    machine.run().unwrap();
-                    machine.update(0.1).unwrap();
+                    let mut executor = executor(&step, GPU).unwrap();
+                    executor.run().unwrap();
+                    executor.update(0.1).unwrap();
                     // The second run is captured. Its first wait is for the beginning.
                     wait.iter().for_each(|wait| controls.fault(1, 1 + wait));
-                    let failed = machine.run().is_err();
+                    let failed = executor.run().is_err();
                     controls.fault(0, 0);
-                    let output = |i: usize| bytes(&machine.output(i).unwrap().unwrap()).unwrap();
+                    let output = |i: usize| bytes(&executor.output(i).unwrap().unwrap()).unwrap();
                     failed || (0..step.outputs.len()).any(|i| output(i) != second[i].1)
                 })
             };
@@ -274,17 +274,17 @@ fn gradients_are_added_up() {
         open(GPU);
         let schedule = Fool::schedule(&certain(), 2);
         let run = |step: &Step| -> Left {
-            let mut machine = machine(step, GPU).unwrap();
+            let mut executor = executor(step, GPU).unwrap();
             let mut all = vec![];
             for k in 0..3 {
-                machine.run().unwrap();
-                machine.accumulate().unwrap();
-                machine.accumulate().unwrap();
+                executor.run().unwrap();
+                executor.accumulate().unwrap();
+                executor.accumulate().unwrap();
                 for (i, output) in step.outputs.iter().enumerate() {
-                    let tensor = machine.output(i).unwrap().unwrap();
+                    let tensor = executor.output(i).unwrap().unwrap();
                     all.push((format!("{k} {}", output.name), bytes(&tensor).unwrap()));
                 }
-                machine.update(0.1).unwrap();
+                executor.update(0.1).unwrap();
             }
             all
         };
@@ -306,7 +306,7 @@ fn too_little_memory_is_refused_before_anything_runs() {
             GPU.synchronize().unwrap();
             let controls = Controls::new();
             controls.counts();
-            let error = Machine::new(step.clone(), &args, GPU).err().unwrap().to_string();
+            let error = Executor::new(step.clone(), &args, GPU).err().unwrap().to_string();
             assert!(error.starts_with("too little memory: the step needs "), "{error}");
             assert!(error.contains("cuda:0 has "), "{error}");
             GPU.synchronize().unwrap();
@@ -330,7 +330,7 @@ fn a_step_that_cannot_be_captured_is_queued_launch_by_launch() {
     on_gpu("a_step_that_cannot_be_captured_is_queued_launch_by_launch", || {
         open(GPU);
         let controls = Controls::new();
-        let mut stubborn = machine(&placed(&waits_for_the_host(), 1), GPU).unwrap();
+        let mut stubborn = executor(&placed(&waits_for_the_host(), 1), GPU).unwrap();
         let places: Vec<Vec<u8>> = (0..3)
             .map(|_| {
                 let measured = stubborn.run().unwrap();
@@ -388,7 +388,7 @@ fn a_piece_that_cannot_be_captured_is_queued_alone() {
         let step = stubborn_between_draws();
         let expected = train(&for_gpu(step.clone()));
         let mut queued = vec![];
-        let found = trained(machine(&placed(&step, 1), GPU).unwrap(), GPU, |_, measured| {
+        let found = trained(executor(&placed(&step, 1), GPU).unwrap(), GPU, |_, measured| {
             assert_eq!(measured.counts.unwrap().outside, 0);
             let now = measured.queued.unwrap();
             queued.push((now.graphs, now.captured, now.launches));
@@ -407,7 +407,7 @@ fn another_gpu_and_another_thread() {
         let mut step = placed(&schedule, 2);
         step.device = "cuda:1".into();
         let expected = train(&for_gpu(schedule));
-        let found = std::thread::spawn(move || trained(machine(&step, second).unwrap(), second, |_, _| {}));
+        let found = std::thread::spawn(move || trained(executor(&step, second).unwrap(), second, |_, _| {}));
         assert_eq!(difference(&expected, &found.join().unwrap()), None);
     });
 }

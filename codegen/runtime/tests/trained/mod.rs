@@ -1,7 +1,7 @@
 //! Training a step for a while, and everything that it leaves behind, byte by byte.
 
 use rk_runtime::compare::bytes;
-use rk_runtime::{Machine, Measured, RuntimeError, tensors};
+use rk_runtime::{Executor, Measured, RuntimeError, tensors};
 use rk_step::Step;
 use rk_torch::Device;
 
@@ -9,25 +9,25 @@ use rk_torch::Device;
 pub type Left = Vec<(String, Vec<u8>)>;
 
 /// A step on the CPU, with arguments and random numbers that are the same every time.
-pub fn machine(step: &Step) -> Result<Machine, RuntimeError> {
+pub fn executor(step: &Step) -> Result<Executor, RuntimeError> {
     let args = tensors::synthesize(step, 7, tch::Device::Cpu)?;
     Device::Cpu.manual_seed(11)?;
-    Machine::new(step.clone(), &args, Device::Cpu)
+    Executor::new(step.clone(), &args, Device::Cpu)
 }
 
 /// What is left after `steps` steps with updates: outputs of each, then arguments and the generator. `look` sees what each took.
-pub fn trained(mut machine: Machine, step: &Step, steps: usize, mut look: impl FnMut(&Measured)) -> Left {
+pub fn trained(mut executor: Executor, step: &Step, steps: usize, mut look: impl FnMut(&Measured)) -> Left {
     let mut all = vec![];
     for k in 0..steps {
-        look(&machine.run().unwrap());
+        look(&executor.run().unwrap());
         for (i, output) in step.outputs.iter().enumerate() {
-            let tensor = machine.output(i).unwrap().unwrap();
+            let tensor = executor.output(i).unwrap().unwrap();
             all.push((format!("{k} {:?} {}", output.role, output.name), bytes(&tensor).unwrap()));
         }
-        machine.update(0.1).unwrap();
+        executor.update(0.1).unwrap();
     }
     for (i, arg) in step.args.iter().enumerate() {
-        all.push((arg.name.clone(), bytes(&machine.arg(i).unwrap().unwrap()).unwrap()));
+        all.push((arg.name.clone(), bytes(&executor.arg(i).unwrap().unwrap()).unwrap()));
     }
     all.push(("generator".into(), bytes(&Device::Cpu.generator_state().unwrap()).unwrap()));
     all

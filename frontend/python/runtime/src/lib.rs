@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use border::{Handles, given, raised, taken};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use rk_runtime::{Guest, RuntimeError};
+use rk_runtime::{RuntimeError, SplitStep};
 use rk_torch::{Counts, Device, Settings};
 
 /// Lowered steps, run inside of Python.
@@ -58,7 +58,7 @@ fn memory() -> PyResult<(u64, u64)> {
 /// Raises CompileError when the step cannot be run, ExecutionError when an operator fails.
 #[pyclass(frozen)]
 struct Machine {
-    guest: Mutex<Guest>,
+    split_step: Mutex<SplitStep>,
     /// The names of the arguments, in order.
     #[pyo3(get)]
     arguments: Vec<String>,
@@ -79,55 +79,55 @@ impl Machine {
     fn new(py: Python<'_>, step: &str, handed_out: usize) -> PyResult<Self> {
         let made = py.detach(|| {
             let step = rk_step::file::parse(step.as_bytes(), "the lowered step")?;
-            Guest::new(step, handed_out, Device::Cpu)
+            SplitStep::new(step, handed_out, Device::Cpu)
         });
-        let guest = made.map_err(|error| raised(py, "CompileError", &error.to_string()))?;
-        let step = guest.step();
+        let split_step = made.map_err(|error| raised(py, "CompileError", &error.to_string()))?;
+        let step = split_step.step();
         Ok(Self {
             arguments: step.args.iter().map(|arg| arg.name.clone()).collect(),
             results: step.outputs.iter().map(|output| output.name.clone()).collect(),
-            read_late: guest.read_late(),
+            read_late: split_step.read_late(),
             arena_bytes: step.layout.as_ref().map_or(0, |layout| layout.arena_bytes),
-            guest: Mutex::new(guest),
+            split_step: Mutex::new(split_step),
         })
     }
 
     /// Runs the first half; takes and gives handles of tensors.
     fn forward<'py>(&self, py: Python<'py>, arguments: Handles<'py>) -> PyResult<Handles<'py>> {
         let arguments = taken(&arguments)?;
-        let run = move || self.guest().forward(&arguments);
+        let run = move || self.split_step().forward(&arguments);
         given(py, done(py, py.detach(run))?)
     }
 
     /// Lets go of the arguments; `bring` gives back those that the second half reads.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        done(py, py.detach(|| self.guest().release()))
+        done(py, py.detach(|| self.split_step().release()))
     }
 
     /// Takes handles of the arguments that the second half reads, in the order of `read_late`.
     fn bring<'py>(&self, py: Python<'py>, late: Handles<'py>) -> PyResult<()> {
         let late = taken(&late)?;
-        done(py, py.detach(move || self.guest().bring(&late)))
+        done(py, py.detach(move || self.split_step().bring(&late)))
     }
 
     /// Runs the second half, and gives handles of the gradients.
     fn backward<'py>(&self, py: Python<'py>, tangents: Handles<'py>) -> PyResult<Handles<'py>> {
         let tangents = taken(&tangents)?;
-        let run = move || self.guest().backward(&tangents);
+        let run = move || self.split_step().backward(&tangents);
         given(py, done(py, py.detach(run))?)
     }
 
     /// Lets go of what `forward` left behind: `backward` will not come.
     fn abandon(&self, py: Python<'_>) -> PyResult<()> {
-        done(py, py.detach(|| self.guest().abandon()))
+        done(py, py.detach(|| self.split_step().abandon()))
     }
 
     /// Bytes of the arena that the last step used at most, and its allocations: in the arena, outside of it, results that were moved
     /// to their place, results that left the step.
     fn measured(&self, py: Python<'_>) -> (u64, u64, u64, u64, u64) {
         py.detach(|| {
-            let guest = self.guest();
-            let measured = guest.measured();
+            let split_step = self.split_step();
+            let measured = split_step.measured();
             let Counts { placed, outside, moved, left } = measured.counts.unwrap_or_default();
             (measured.peak_bytes, placed, outside, moved, left)
         })
@@ -157,8 +157,8 @@ impl Watch {
 }
 
 impl Machine {
-    fn guest(&self) -> MutexGuard<'_, Guest> {
-        self.guest.lock().unwrap_or_else(PoisonError::into_inner)
+    fn split_step(&self) -> MutexGuard<'_, SplitStep> {
+        self.split_step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

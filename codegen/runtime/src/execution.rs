@@ -10,7 +10,7 @@ use crate::error::RuntimeError;
 use crate::measured::{Excess, Measured};
 
 /// What an execution works on, and what it has measured so far.
-pub(crate) struct Pass<'a, 'r> {
+pub(crate) struct Execution<'a, 'r> {
     pub step: &'a Step,
     pub device: Device,
     pub slots: &'a mut Slots,
@@ -47,7 +47,7 @@ pub(crate) struct Progress {
     excess: Option<(usize, u64)>,
 }
 
-impl Pass<'_, '_> {
+impl Execution<'_, '_> {
     /// Executes the segment of an instruction, or of the epilogue behind them. On a GPU generated kernels go to `stream` of `driver`.
     ///
     /// # Errors

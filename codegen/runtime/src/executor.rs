@@ -4,7 +4,7 @@
 //!
 //! A step with a layout runs in one arena ([`rk_torch::Arena`]): its values, workspaces and saved states lie at planned
 //! addresses, gradients in a space behind it, and no tensor is allocated anywhere else while it runs; those that are, are
-//! counted. The peak is what the allocator saw in the arena, so it cannot exceed it. Making a machine of such a step runs it once on
+//! counted. The peak is what the allocator saw in the arena, so it cannot exceed it. Making an executor of such a step runs it once on
 //! the heap, to learn which request of a kernel becomes which result, and puts buffers, inputs and the generator back. The results of a step
 //! lie in the arena, too: they hold until the next run.
 //!
@@ -24,15 +24,15 @@ use self::graph::Gpu;
 use crate::action::Segment;
 use crate::cuda::{self, Driver};
 use crate::error::RuntimeError;
+use crate::execution::{Execution, Places, Progress};
 use crate::kernels::Kernels;
 use crate::measured::Measured;
-use crate::pass::{Pass, Places, Progress};
 use crate::prepare::{Prepare, prepare};
 use crate::timing::Clock;
 use crate::{arguments, placed, streams, tensors};
 
 /// A step ready to run, with its arguments.
-pub struct Machine {
+pub struct Executor {
     step: Step,
     pub(crate) device: Device,
     pub(crate) slots: Slots,
@@ -49,7 +49,7 @@ pub struct Machine {
     order: Option<Vec<usize>>,
     /// The GPU that a lowered step runs on.
     gpu: Option<Gpu>,
-    /// By output, the gradients of all runs since [`Machine::run`], when there were several.
+    /// By output, the gradients of all runs since [`Executor::run`], when there were several.
     accumulated: BTreeMap<usize, Tensor>,
     /// Times every segment while it is there.
     clock: Option<Clock>,
@@ -72,28 +72,28 @@ pub(crate) enum Part {
     Backward,
 }
 
-impl Machine {
+impl Executor {
     /// Prepares the step on `device` with these arguments, one per `step.args`, whose storage it will share.
     ///
     /// # Errors
     /// When an argument is not what the step was made for, an operator does not exist or an argument of it does not fit its schema,
-    /// named with instruction and node; when the step waits for its caller in the middle ([`crate::Guest`] runs those).
+    /// named with instruction and node; when the step waits for its caller in the middle ([`crate::SplitStep`] runs those).
     pub fn new(step: Step, args: &[Tensor], device: Device) -> Result<Self, RuntimeError> {
         if step.interruption().is_some() {
             let message = "the step is interrupted by its caller, who computes the loss: only the program that it was compiled in can run it";
             return Err(RuntimeError::Model(message.into()));
         }
         arguments::check(&step, args, device)?;
-        let mut machine = Self::unbound(step, 0, device)?;
-        machine.bind(args)?;
-        machine.rehearse()?;
-        Ok(machine)
+        let mut executor = Self::unbound(step, 0, device)?;
+        executor.bind(args)?;
+        executor.rehearse()?;
+        Ok(executor)
     }
 
     /// The step on `device` without its arguments. The caller of an interrupted step gets the first `handed_out` results in its middle.
     ///
     /// # Errors
-    /// As [`Machine::new`].
+    /// As [`Executor::new`].
     pub(crate) fn unbound(step: Step, handed_out: usize, device: Device) -> Result<Self, RuntimeError> {
         let account = account(&step)?;
         let kernels = Kernels::load(&step, device)?;
@@ -220,7 +220,7 @@ impl Machine {
     /// Runs the step again, and adds its gradients to those that are there, as autograd does.
     ///
     /// # Errors
-    /// As [`Machine::run`].
+    /// As [`Executor::run`].
     pub fn accumulate(&mut self) -> Result<Measured, RuntimeError> {
         let _no_grad = tch::no_grad_guard();
         let gradients: Vec<usize> = (0..self.step.outputs.len())
@@ -358,7 +358,7 @@ impl Machine {
             Places { sequence, arena, gradients }
         });
         let rehearses = arena.is_some() && base.is_none();
-        let mut pass = Pass {
+        let mut execution = Execution {
             step,
             device: *device,
             slots,
@@ -378,27 +378,27 @@ impl Machine {
         if let Some(clock) = clock {
             clock.begin();
         }
-        let mut timed = |pass: &mut Pass<'_, '_>, at: usize| -> Result<(), RuntimeError> {
-            pass.segment(at, None)?;
+        let mut timed = |execution: &mut Execution<'_, '_>, at: usize| -> Result<(), RuntimeError> {
+            execution.segment(at, None)?;
             if let Some(clock) = clock {
                 clock.lap(at);
             }
             Ok(())
         };
         match (&*order, &*sequence, gpu) {
-            (_, Some(sequence), Some(gpu)) => gpu.queue(&mut pass, sequence, part, rehearses, kept)?,
+            (_, Some(sequence), Some(gpu)) => gpu.queue(&mut execution, sequence, part, rehearses, kept)?,
             _ if part == Part::Forward => {
-                (0..middle).chain([epilogue + 1]).try_for_each(|at| pass.segment(at, None))?;
+                (0..middle).chain([epilogue + 1]).try_for_each(|at| execution.segment(at, None))?;
             }
             _ if part == Part::Backward => {
-                (middle + 1..=epilogue).try_for_each(|at| pass.segment(at, None))?;
+                (middle + 1..=epilogue).try_for_each(|at| execution.segment(at, None))?;
             }
             (Some(order), ..) if !rehearses => {
-                order.iter().copied().chain([epilogue]).try_for_each(|at| timed(&mut pass, at))?;
+                order.iter().copied().chain([epilogue]).try_for_each(|at| timed(&mut execution, at))?;
             }
-            _ => (0..=epilogue).try_for_each(|at| timed(&mut pass, at))?,
+            _ => (0..=epilogue).try_for_each(|at| timed(&mut execution, at))?,
         }
-        Ok(pass.end())
+        Ok(execution.end())
     }
 
     /// The tensor of result `i` of the step; `None` when it is undefined. A gradient is that of all runs that were added up.

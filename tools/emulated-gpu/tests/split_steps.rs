@@ -4,7 +4,7 @@ mod emulated;
 
 use emulated::{Controls, on_gpu};
 use rk_runtime::compare::bytes;
-use rk_runtime::{Guest, RuntimeError};
+use rk_runtime::{RuntimeError, SplitStep};
 use rk_sample_steps::interrupted::{N, arguments, dropped, scaled, with_specs};
 use rk_sample_steps::layout::on_streams;
 use rk_sample_steps::{call, i, v};
@@ -27,8 +27,8 @@ fn open() {
     GPU.open().unwrap();
 }
 
-fn guest(step: Step) -> Guest {
-    Guest::new(for_gpu(step), 1, GPU).unwrap()
+fn split_step(step: Step) -> SplitStep {
+    SplitStep::new(for_gpu(step), 1, GPU).unwrap()
 }
 
 fn on_device() -> Vec<Tensor> {
@@ -53,16 +53,16 @@ fn equal(a: &Tensor, b: &Tensor) -> bool {
 fn both_halves_compute_what_torch_computes() {
     on_gpu("both_halves_compute_what_torch_computes", || {
         open();
-        let (mut guest, args) = (guest(scaled(ROOM)), on_device());
-        let arena = guest.step().layout.as_ref().unwrap().arena_bytes;
+        let (mut split_step, args) = (split_step(scaled(ROOM)), on_device());
+        let arena = split_step.step().layout.as_ref().unwrap().arena_bytes;
         for step in 1..=3 {
-            let y = one(guest.forward(&args));
+            let y = one(split_step.forward(&args));
             let dy = ones() * f64::from(step);
-            let dw = one(guest.backward(&[dy.shallow_clone()]));
+            let dw = one(split_step.backward(&[dy.shallow_clone()]));
             assert!(equal(&y, &(args[0].exp() * &args[1]).view([8, 8])));
             assert!(equal(&dw, &(dy * args[0].exp())));
             assert_eq!(args[2].int64_value(&[]), i64::from(step), "rehearsals must not count");
-            let measured = guest.measured();
+            let measured = split_step.measured();
             let counts = measured.counts.unwrap();
             assert_eq!((counts.outside, counts.moved, counts.left), (0, 0, 2), "{counts:?}");
             assert_eq!(measured.peak_bytes, arena, "the arena counts as a whole");
@@ -78,17 +78,17 @@ fn what_left_the_step_is_the_callers() {
         let args = on_device();
         let used = || memory::read(GPU).unwrap().current;
         let before = used();
-        let mut guest = guest(scaled(ROOM));
-        let arena = guest.step().layout.as_ref().unwrap().arena_bytes;
-        let first = (one(guest.forward(&args)), one(guest.backward(&[ones()])));
+        let mut split_step = split_step(scaled(ROOM));
+        let arena = split_step.step().layout.as_ref().unwrap().arena_bytes;
+        let first = (one(split_step.forward(&args)), one(split_step.backward(&[ones()])));
         let kept = (bytes(&first.0).unwrap(), bytes(&first.1).unwrap());
         assert_eq!(used() - before, arena + 2 * 256);
         let other: Vec<Tensor> =
             args.iter().map(|one| if one.size() == [N] { one + 1.0 } else { one.copy() }).collect();
-        drop((one(guest.forward(&other)), one(guest.backward(&[ones() + 1.0]))));
-        drop(one(guest.forward(&args)));
-        guest.abandon().unwrap();
-        drop((guest, other));
+        drop((one(split_step.forward(&other)), one(split_step.backward(&[ones() + 1.0]))));
+        drop(one(split_step.forward(&args)));
+        split_step.abandon().unwrap();
+        drop((split_step, other));
         assert_eq!(used() - before, 2 * 256);
         assert!((bytes(&first.0).unwrap(), bytes(&first.1).unwrap()) == kept);
     });
@@ -102,13 +102,13 @@ fn what_leaves_is_taken_out_of_the_arena() {
         let mut step = scaled(ROOM);
         let mul = step.nodes.iter_mut().find(|node| node.name == "mul").unwrap();
         mul.ops = vec![call("view.default", vec![v(0), ArgValue::List(vec![i(N)])], &[2])];
-        let (mut guest, mut args) = (guest(step), on_device());
+        let (mut split_step, mut args) = (split_step(step), on_device());
         let mut kept = vec![];
         for k in 1..4 {
             args[0] = &args[0] + f64::from(k);
-            kept.push((args[0].exp(), one(guest.forward(&args))));
-            drop(one(guest.backward(&[ones()])));
-            let counts = guest.measured().counts.unwrap();
+            kept.push((args[0].exp(), one(split_step.forward(&args))));
+            drop(one(split_step.backward(&[ones()])));
+            let counts = split_step.measured().counts.unwrap();
             assert_eq!((counts.outside, counts.moved, counts.left), (0, 1, 2), "{counts:?}");
         }
         assert!(kept.iter().all(|(e, y)| equal(y, &e.view([8, 8]))));
@@ -127,12 +127,15 @@ fn several_forwards_before_a_backward() {
                     .collect()
             })
             .collect();
-        let mut guests: Vec<Guest> = (0..3).map(|_| guest(scaled(ROOM))).collect();
+        let mut split_steps: Vec<SplitStep> = (0..3).map(|_| split_step(scaled(ROOM))).collect();
         for _ in 0..2 {
-            let outputs: Vec<Tensor> =
-                guests.iter_mut().zip(&inputs).map(|(guest, args)| one(guest.forward(args))).collect();
-            for ((guest, args), y) in guests.iter_mut().zip(&inputs).zip(&outputs).rev() {
-                let dw = one(guest.backward(&[y.view([N])]));
+            let outputs: Vec<Tensor> = split_steps
+                .iter_mut()
+                .zip(&inputs)
+                .map(|(split_step, args)| one(split_step.forward(args)))
+                .collect();
+            for ((split_step, args), y) in split_steps.iter_mut().zip(&inputs).zip(&outputs).rev() {
+                let dw = one(split_step.backward(&[y.view([N])]));
                 assert!(equal(y, &(args[0].exp() * &args[1]).view([8, 8])));
                 assert!(equal(&dw, &(y.view([N]) * args[0].exp())));
             }
@@ -150,13 +153,13 @@ fn a_draw_is_repeated_and_the_generator_goes_on_as_in_eager_pytorch() {
         let args = [0, 1, 3].map(|at| all[at].shallow_clone());
         for (streams, order) in [(1, 0), (2, 1), (2, 2), (3, 5)] {
             controls.order(order);
-            let mut guest = guest(with_specs(on_streams(&dropped(), ROOM, streams)));
+            let mut split_step = split_step(with_specs(on_streams(&dropped(), ROOM, streams)));
             GPU.manual_seed(5).unwrap();
             let mut ours = vec![];
             for _ in 0..3 {
-                ours.push(one(guest.forward(&args)));
-                ours.push(one(guest.backward(&[ones()])));
-                assert_eq!(guest.measured().counts.unwrap().outside, 0);
+                ours.push(one(split_step.forward(&args)));
+                ours.push(one(split_step.backward(&[ones()])));
+                assert_eq!(split_step.measured().counts.unwrap().outside, 0);
             }
             let after = bytes(&GPU.generator_state().unwrap()).unwrap();
             GPU.manual_seed(5).unwrap();
@@ -173,9 +176,9 @@ fn a_draw_is_repeated_and_the_generator_goes_on_as_in_eager_pytorch() {
 
 /// The caller works on two streams in turn, waits for none, and looks at the gradient alone. Steps whose results are not right.
 fn wrong_on_two_streams(controls: &Controls, dropped_wait: Option<u64>) -> Vec<usize> {
-    let (mut guest, mut args) = (guest(scaled(ROOM)), on_device());
+    let (mut split_step, mut args) = (split_step(scaled(ROOM)), on_device());
     let (base, w) = (args[0].copy(), args[1].copy());
-    drop((one(guest.forward(&args)), one(guest.backward(&[ones()]))));
+    drop((one(split_step.forward(&args)), one(split_step.backward(&[ones()]))));
     GPU.synchronize().unwrap();
     dropped_wait.iter().for_each(|wait| controls.fault(1, *wait));
     let mut streams = Streams::new(GPU, 4).unwrap();
@@ -183,9 +186,9 @@ fn wrong_on_two_streams(controls: &Controls, dropped_wait: Option<u64>) -> Vec<u
     for (k, (ahead, back)) in [(2, 3), (3, 2), (2, 3)].into_iter().enumerate() {
         streams.make_current(Some(ahead)).unwrap();
         args[0] = &base + (k + 1) as f64;
-        let y = one(guest.forward(&args));
+        let y = one(split_step.forward(&args));
         streams.make_current(Some(back)).unwrap();
-        let dw = one(guest.backward(&[ones() * 3.0]));
+        let dw = one(split_step.backward(&[ones() * 3.0]));
         made.push((y, bytes(&dw).unwrap()));
     }
     streams.make_current(None).unwrap();
@@ -223,25 +226,25 @@ fn mistakes_are_refused_before_anything_is_queued() {
         let controls = Controls::new();
         let here = arguments(tch::Device::Cpu);
         let there = on_device();
-        let wrong = |device| Guest::new(for_gpu(scaled(ROOM)), 1, device).err().unwrap().to_string();
+        let wrong = |device| SplitStep::new(for_gpu(scaled(ROOM)), 1, device).err().unwrap().to_string();
         let mut messages = vec![wrong(Device::Cpu), wrong(Device::Cuda(7))];
-        messages.push(Guest::new(scaled(ROOM), 1, GPU).err().unwrap().to_string());
-        let mut guest = guest(scaled(ROOM));
+        messages.push(SplitStep::new(scaled(ROOM), 1, GPU).err().unwrap().to_string());
+        let mut split_step = split_step(scaled(ROOM));
         GPU.synchronize().unwrap();
         controls.counts();
-        messages.push(guest.forward(&here).unwrap_err().to_string());
+        messages.push(split_step.forward(&here).unwrap_err().to_string());
         let mut mixed: Vec<Tensor> = there.iter().map(Tensor::shallow_clone).collect();
         mixed[1] = here[1].shallow_clone();
-        messages.push(guest.forward(&mixed).unwrap_err().to_string());
+        messages.push(split_step.forward(&mixed).unwrap_err().to_string());
         GPU.synchronize().unwrap();
         let counts = controls.counts();
         assert_eq!((counts.operators, counts.kernels, counts.done), (0, 0, 0), "{counts:?}");
-        drop(one(guest.forward(&there)));
-        messages.push(guest.backward(&[here[0].copy()]).unwrap_err().to_string());
+        drop(one(split_step.forward(&there)));
+        messages.push(split_step.backward(&[here[0].copy()]).unwrap_err().to_string());
         // It goes on from there.
-        drop((one(guest.forward(&there)), one(guest.backward(&[ones()]))));
+        drop((one(split_step.forward(&there)), one(split_step.backward(&[ones()]))));
         let expected = "the step is for cuda:0, and was asked to run on cpu
-device cuda:7 is not there: this machine has 2 GPU(s)
+device cuda:7 is not there: this executor has 2 GPU(s)
 the step is for cpu, and was asked to run on cuda:0
 argument 0, \"x\", is on Cpu, the step runs on cuda:0
 argument 1, \"w\", is on Cpu, the step runs on cuda:0

@@ -34,12 +34,12 @@ use rk_step::Sequence;
 use rk_step::pieces::{Piece, cut, pieces};
 use tch::Tensor;
 
-use super::{Machine, Part};
+use super::{Executor, Part};
 use crate::cuda::{Driver, Graph};
 use crate::error::RuntimeError;
+use crate::execution::Execution;
 use crate::measured::{Measured, Queueing};
 use crate::on_gpu::OnGpu;
-use crate::pass::Pass;
 
 /// The GPU that a lowered step runs on, and what is known of its runs there.
 pub(super) struct Gpu {
@@ -73,18 +73,18 @@ impl Gpu {
     /// Queues a part of the step, and does what is left of it on the host. `kept` are the slots of its results.
     pub fn queue(
         &mut self,
-        pass: &mut Pass<'_, '_>,
+        execution: &mut Execution<'_, '_>,
         sequence: &Sequence,
         part: Part,
         rehearses: bool,
         kept: &[usize],
     ) -> Result<(), RuntimeError> {
         let Self { driver, pieces, recorded, .. } = self;
-        let (all, epilogue) = (sequence.launches.len(), pass.step.program.instrs.len());
+        let (all, epilogue) = (sequence.launches.len(), execution.step.program.instrs.len());
         // Where its caller interrupts it, in the program and in the sequence.
-        let interruption = pass.step.interruption().unwrap_or(epilogue);
+        let interruption = execution.step.interruption().unwrap_or(epilogue);
         let middle = sequence.launches.partition_point(|one| one.instr < interruption);
-        let mut queue = OnGpu { pass, driver, next: 0, one_by_one: rehearses };
+        let mut queue = OnGpu { execution, driver, next: 0, one_by_one: rehearses };
         match (part, recorded) {
             (Part::Replaying, Some(recorded)) => return replay(&mut queue, sequence, &recorded.pieces),
             (Part::Recording, recorded) => {
@@ -98,7 +98,7 @@ impl Gpu {
                 sequence.enqueue(0..middle, &mut queue)?;
                 queue.rest(interruption)?;
                 // The views among what the caller gets.
-                return queue.pass.segment(epilogue + 1, None);
+                return queue.execution.segment(epilogue + 1, None);
             }
             (Part::Backward, _) => {
                 queue.next = interruption + 1;
@@ -179,7 +179,7 @@ fn replay(queue: &mut OnGpu<'_, '_, '_>, sequence: &Sequence, pieces: &[Again]) 
     Ok(())
 }
 
-impl Machine {
+impl Executor {
     /// Runs the step on its GPU, whose memory the results stay in: launch by launch, in pieces that are captured on the way, or as these were.
     pub(super) fn on_gpu(&mut self) -> Result<Measured, RuntimeError> {
         let measured = self.queue()?;

@@ -10,7 +10,7 @@
 //! on another stream must let it wait, as for any operator; the arena sees to itself, whatever stream the next call comes on. Nothing is captured:
 //! arguments, tangents and results lie elsewhere each time. The first call rehearses, and waits for the device.
 //!
-//! Not here: the border to the caller's language, several steps at once (each has a guest of its own).
+//! Not here: the border to the caller's language, several steps at once (each has its own state).
 
 use rk_step::model::{Slot, TANGENTS};
 use rk_step::{ArgValue, Instr, Step, TensorSpec};
@@ -20,14 +20,14 @@ use tch::Tensor;
 use crate::arguments;
 use crate::cuda;
 use crate::error::RuntimeError;
-use crate::machine::{Machine, Part};
+use crate::execution::Progress;
+use crate::executor::{Executor, Part};
 use crate::measured::Measured;
-use crate::pass::Progress;
 use crate::tensors::laid_out;
 
 /// A step that its caller interrupts.
-pub struct Guest {
-    machine: Machine,
+pub struct SplitStep {
+    executor: Executor,
     /// The results that the caller gets in the middle: the first ones.
     handed_out: usize,
     rehearsed: bool,
@@ -77,7 +77,7 @@ fn fitting(spec: &TensorSpec, tensor: &Tensor, device: Device) -> Result<Tensor,
     }
 }
 
-impl Guest {
+impl SplitStep {
     /// Prepares a lowered step on a device, and makes its arena there. The first `handed_out` results are those of the first half.
     ///
     /// # Errors
@@ -106,14 +106,14 @@ impl Guest {
             return Err(RuntimeError::Device(message));
         }
         let _inside = cuda::inside(device)?;
-        let machine = Machine::unbound(without_the_world(step), handed_out, device)?;
-        Ok(Self { machine, handed_out, rehearsed: false, between: None, measured: Measured::default() })
+        let executor = Executor::unbound(without_the_world(step), handed_out, device)?;
+        Ok(Self { executor, handed_out, rehearsed: false, between: None, measured: Measured::default() })
     }
 
     /// Positions of the arguments that the second half reads. They must not change until it has run, but for those that it
     /// reads as the caller leaves them (S9). State that a second run leaves alone is not read.
     pub fn read_late(&self) -> Vec<usize> {
-        let step = self.machine.step();
+        let step = self.executor.step();
         let mut found: Vec<Slot> = Vec::new();
         for instr in &step.program.instrs[step.interruption().unwrap_or(0)..] {
             let Instr::Run(run) = instr else { continue };
@@ -143,12 +143,12 @@ impl Guest {
         if self.between.is_some() {
             return Err(RuntimeError::Model("the backward half of an earlier step is still to come".into()));
         }
-        arguments::check(self.machine.step(), args, self.machine.device)?;
-        let _inside = cuda::inside(self.machine.device)?;
-        self.machine.bind(args)?;
-        let begun = self.machine.arrive();
+        arguments::check(self.executor.step(), args, self.executor.device)?;
+        let _inside = cuda::inside(self.executor.device)?;
+        self.executor.bind(args)?;
+        let begun = self.executor.arrive();
         let outputs = begun.and_then(|()| self.first_half());
-        let left = self.machine.leave();
+        let left = self.executor.leave();
         let outputs = outputs.and_then(|outputs| left.map(|()| outputs));
         if outputs.is_err() {
             self.abandon()?;
@@ -158,32 +158,32 @@ impl Guest {
 
     fn first_half(&mut self) -> Result<Vec<Option<Tensor>>, RuntimeError> {
         if !self.rehearsed {
-            self.machine.rehearse()?;
+            self.executor.rehearse()?;
             self.rehearsed = true;
         }
-        let resident = memory::read(self.machine.device)?.current;
-        let (measured, progress) = self.machine.run_part(Part::Forward, resident, Progress::default())?;
-        let live = memory::read(self.machine.device)?.current.saturating_sub(resident);
+        let resident = memory::read(self.executor.device)?.current;
+        let (measured, progress) = self.executor.run_part(Part::Forward, resident, Progress::default())?;
+        let live = memory::read(self.executor.device)?.current.saturating_sub(resident);
         let counts = measured.counts.unwrap_or_default();
         self.between = Some(Between { progress, live, counts });
-        self.measured = self.machine.with_arena(measured);
+        self.measured = self.executor.with_arena(measured);
         // Another handle on the same storage: what the caller does to its tensor (a history, a hook) is not ours.
-        let outputs = (0..self.handed_out).map(|i| match self.machine.output(i)? {
+        let outputs = (0..self.handed_out).map(|i| match self.executor.output(i)? {
             Some(output) => Ok(Some(output.f_detach()?)),
             None => Ok(None),
         });
         outputs.collect()
     }
 
-    /// Lets go of the arguments between the halves: the caller gives those that the second half reads back by [`Guest::bring`].
+    /// Lets go of the arguments between the halves: the caller gives those that the second half reads back by [`SplitStep::bring`].
     ///
     /// # Errors
     /// None in practice; libtorch's.
     pub fn release(&mut self) -> Result<(), RuntimeError> {
-        (0..self.machine.step().args.len()).try_for_each(|arg| Ok(self.machine.slots.clear(arg)?))
+        (0..self.executor.step().args.len()).try_for_each(|arg| Ok(self.executor.slots.clear(arg)?))
     }
 
-    /// Takes the arguments that the second half reads, in the order of [`Guest::read_late`]: those of the first half, or copies of them,
+    /// Takes the arguments that the second half reads, in the order of [`SplitStep::read_late`]: those of the first half, or copies of them,
     /// which may have other strides.
     ///
     /// # Errors
@@ -194,12 +194,12 @@ impl Guest {
             let message = format!("{} arguments for a second half that reads {}", late.len(), places.len());
             return Err(RuntimeError::Model(message));
         }
-        let device = self.machine.device;
+        let device = self.executor.device;
         for (place, tensor) in places.into_iter().zip(late) {
-            let arg = &self.machine.step().args[place];
+            let arg = &self.executor.step().args[place];
             let fitting = fitting(&arg.spec, tensor, device)
                 .map_err(|wrong| RuntimeError::Model(format!("argument {place}, {:?}, {wrong}", arg.name)))?;
-            self.machine.slots.set(place, &fitting)?;
+            self.executor.slots.set(place, &fitting)?;
         }
         Ok(())
     }
@@ -208,17 +208,17 @@ impl Guest {
     /// half and the tangents. Nothing of the step is kept.
     ///
     /// # Errors
-    /// As [`Guest::forward`]; when there was no first half.
+    /// As [`SplitStep::forward`]; when there was no first half.
     pub fn backward(&mut self, tangents: &[Tensor]) -> Result<Vec<Option<Tensor>>, RuntimeError> {
         let Some(between) = self.between.take() else {
             return Err(RuntimeError::Model(
                 "there is no forward half to go on from: its values are gone".into(),
             ));
         };
-        let _inside = cuda::inside(self.machine.device)?;
-        let begun = self.machine.arrive();
+        let _inside = cuda::inside(self.executor.device)?;
+        let begun = self.executor.arrive();
         let results = begun.and_then(|()| self.second_half(tangents, between));
-        let left = self.machine.leave();
+        let left = self.executor.leave();
         self.abandon()?;
         results.and_then(|results| left.map(|()| results))
     }
@@ -228,33 +228,33 @@ impl Guest {
         tangents: &[Tensor],
         between: Between,
     ) -> Result<Vec<Option<Tensor>>, RuntimeError> {
-        let slots = self.machine.tangents();
+        let slots = self.executor.tangents();
         if slots.len() != tangents.len() {
             let message = format!("{} tangents for a step with {}", tangents.len(), slots.len());
             return Err(RuntimeError::Model(message));
         }
         let mut ready = Vec::with_capacity(slots.len());
         for (index, (&slot, tangent)) in slots.iter().zip(tangents).enumerate() {
-            let Some(spec) = self.machine.tangent_spec(slot) else { continue };
+            let Some(spec) = self.executor.tangent_spec(slot) else { continue };
             ready.push(
-                fitting(spec, tangent, self.machine.device)
+                fitting(spec, tangent, self.executor.device)
                     .map_err(|wrong| RuntimeError::Model(format!("tangent {index} {wrong}")))?,
             );
         }
-        self.machine.put_tangents(&ready)?;
+        self.executor.put_tangents(&ready)?;
         drop(ready);
         // Whatever else the caller has allocated since counts as there before.
-        let resident = memory::read(self.machine.device)?.current.saturating_sub(between.live);
-        let (mut measured, _) = self.machine.run_part(Part::Backward, resident, between.progress)?;
+        let resident = memory::read(self.executor.device)?.current.saturating_sub(between.live);
+        let (mut measured, _) = self.executor.run_part(Part::Backward, resident, between.progress)?;
         if let Some(counts) = &mut measured.counts {
             counts.placed += between.counts.placed;
             counts.outside += between.counts.outside;
             counts.moved += between.counts.moved;
             counts.left += between.counts.left;
         }
-        self.measured = self.machine.with_arena(measured);
-        let first = self.handed_out + self.machine.tangents().len();
-        (first..self.machine.step().outputs.len()).map(|i| self.machine.output(i)).collect()
+        self.measured = self.executor.with_arena(measured);
+        let first = self.handed_out + self.executor.tangents().len();
+        (first..self.executor.step().outputs.len()).map(|i| self.executor.output(i)).collect()
     }
 
     /// Lets go of everything that belongs to a run: its second half will not come.
@@ -263,7 +263,7 @@ impl Guest {
     /// None in practice; libtorch's.
     pub fn abandon(&mut self) -> Result<(), RuntimeError> {
         self.between = None;
-        self.machine.let_go(true)?;
+        self.executor.let_go(true)?;
         self.release()
     }
 
@@ -279,13 +279,13 @@ impl Guest {
 
     /// The step.
     pub fn step(&self) -> &Step {
-        self.machine.step()
+        self.executor.step()
     }
 }
 
-impl Drop for Guest {
+impl Drop for SplitStep {
     fn drop(&mut self) {
         // Torch takes the arena back for the stream that it was made on, which need not be the one that works in it. Nobody could be told.
-        let _ = self.machine.device.synchronize();
+        let _ = self.executor.device.synchronize();
     }
 }

@@ -3,11 +3,11 @@
 use rk_step::{OutputRole, Role};
 use rk_torch::{Device, Operator, Value};
 
-use super::Machine;
+use super::Executor;
 use crate::error::RuntimeError;
 use crate::timing::Clock;
 
-impl Machine {
+impl Executor {
     /// From now on every node is timed.
     ///
     /// # Errors
