@@ -78,7 +78,7 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
     let invalid = |error: rk_step::error::Invalid| Diagnostic::error(step.op().location(), error.to_string());
     if step.stage() < Stage::Scheduled {
         made.program = rk_step::original(&made).map_err(invalid)?;
-        made.plan.planned_peak_bytes = rk_step::account(&made).map_err(invalid)?.peak;
+        made.plan.planned_peak_bytes = rk_step::memory_account(&made).map_err(invalid)?.peak;
     }
     rk_step::validate::validate(&made).map_err(invalid)?;
     Ok(made)

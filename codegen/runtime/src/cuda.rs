@@ -1,7 +1,7 @@
 //! The GPU side of a lowered step: generated kernels, events, and pieces of the step as CUDA graphs.
 //!
 //! libcuda is loaded when a step for a GPU is run; nothing is linked. What is queued, where and behind what is said by the launch
-//! sequence (`rk_step::sequence`): [`Driver`] only carries it out. Operators of ATen are queued by torch on the stream that is
+//! sequence (`rk_step::launch_schedule`): [`Driver`] only carries it out. Operators of ATen are queued by torch on the stream that is
 //! made current for them, generated kernels by `cuLaunchKernel` on the same one.
 //!
 //! It has run on an H100 (docs/benchmarks-gpu.md). What runs in the tests, without one: all of this file, of `executor::graph` and of `cc/cuda.cpp`, as they are, on an

@@ -1,7 +1,7 @@
 //! One execution of a program: its segments in some order, with what they take.
 
-use rk_step::sequence::{Queued, Region, Sequence, Work};
-use rk_step::{Account, Instr, Step};
+use rk_step::launch_schedule::{LaunchSchedule, Queued, Region, Work};
+use rk_step::{Instr, MemoryAccount, Step};
 use rk_torch::{Buffers, Device, Parked, Running, Slots, memory};
 
 use crate::action::{Action, Segment};
@@ -16,7 +16,7 @@ pub(crate) struct Execution<'a, 'r> {
     pub slots: &'a mut Slots,
     pub segments: &'a [Segment],
     pub parked: &'a mut Option<Parked>,
-    pub account: &'a Account,
+    pub account: &'a MemoryAccount,
     pub arena: Option<&'a mut Running<'r>>,
     /// Where kernels of a lowered step must find their tensors; `None` while it is rehearsed on the heap.
     pub places: Option<Places<'a>>,
@@ -31,7 +31,7 @@ pub(crate) struct Execution<'a, 'r> {
 
 /// What a lowered step's kernels are launched with.
 pub(crate) struct Places<'a> {
-    pub sequence: &'a Sequence,
+    pub schedule: &'a LaunchSchedule,
     /// Address of the arena.
     pub arena: usize,
     /// Address of the gradient space; `None` where what it would hold leaves the step.
@@ -130,7 +130,7 @@ impl Places<'_> {
     /// Whether a kernel's tensors lie where the launch sequence has them. What it does not place (arguments) lies anywhere.
     fn check(&self, launch: usize, addresses: &[usize]) -> Result<(), rk_torch::Error> {
         let Some(Queued { work: Work::Kernel { parameters, symbol, .. }, .. }) =
-            self.sequence.launches.get(launch)
+            self.schedule.launches.get(launch)
         else {
             return Err(rk_torch::Error::new("the launch sequence has no kernel here"));
         };

@@ -16,7 +16,10 @@ mod train;
 use std::collections::BTreeMap;
 
 use rk_step::queue::Pace;
-use rk_step::{Account, GENERATOR_BYTES, Instr, OutputRole, Role, Sequence, Slot, Step, TensorSpec, account};
+use rk_step::{
+    GENERATOR_BYTES, Instr, LaunchSchedule, MemoryAccount, OutputRole, Role, Slot, Step, TensorSpec,
+    memory_account,
+};
 use rk_torch::{Arena, Device, Parked, Running, Slots, memory};
 use tch::Tensor;
 
@@ -38,13 +41,13 @@ pub struct Executor {
     pub(crate) slots: Slots,
     segments: Vec<Segment>,
     kept: Vec<usize>,
-    account: Account,
+    account: MemoryAccount,
     /// Does the allocator see generator states, or a GPU's arena, which counts as a whole, have places for them that stay empty?
     states_are_counted: bool,
     parked: Option<Parked>,
     arena: Option<Arena>,
     /// What a lowered step queues.
-    sequence: Option<Sequence>,
+    schedule: Option<LaunchSchedule>,
     /// Positions in the program in the order of execution, when it is another one.
     order: Option<Vec<usize>>,
     /// The GPU that a lowered step runs on.
@@ -95,7 +98,7 @@ impl Executor {
     /// # Errors
     /// As [`Executor::new`].
     pub(crate) fn unbound(step: Step, handed_out: usize, device: Device) -> Result<Self, RuntimeError> {
-        let account = account(&step)?;
+        let account = memory_account(&step)?;
         let kernels = Kernels::load(&step, device)?;
         let Prepare { segments, slots, kept } = prepare(&step, kernels.as_ref(), handed_out)?;
         let mut slots = Slots::new(slots)?;
@@ -106,16 +109,16 @@ impl Executor {
         let state = device.generator_state()?;
         let mut states_are_counted = memory::read(device)?.current > before;
         drop(state);
-        let (mut arena, mut sequence, mut gpu) = (None, None, None);
+        let (mut arena, mut schedule, mut gpu) = (None, None, None);
         if let Some(layout) = &step.layout {
-            let launches = Sequence::of(&step, layout)?;
+            let launches = LaunchSchedule::of(&step, layout)?;
             launches.check()?;
             arena = Some(placed::arena(&step, layout, &launches, device)?);
             if device != Device::Cpu {
                 states_are_counted = true;
                 gpu = Some(Gpu::new(Driver::new(device, launches.streams)?, &launches));
             }
-            sequence = Some(launches);
+            schedule = Some(launches);
         }
         Ok(Self {
             step,
@@ -127,7 +130,7 @@ impl Executor {
             states_are_counted,
             parked: None,
             arena,
-            sequence,
+            schedule,
             order: None,
             gpu,
             accumulated: BTreeMap::new(),
@@ -190,13 +193,13 @@ impl Executor {
     /// # Errors
     /// When the step is not lowered, and so has no streams, or runs on a GPU.
     pub fn set_pace(&mut self, pace: Pace) -> Result<(), RuntimeError> {
-        let Some(sequence) = self.sequence.as_ref().filter(|_| self.gpu.is_none()) else {
+        let Some(schedule) = self.schedule.as_ref().filter(|_| self.gpu.is_none()) else {
             let only = "streams are emulated on the CPU only";
             let lacks =
                 if self.gpu.is_some() { only } else { "the step is not lowered, so it has no streams" };
             return Err(RuntimeError::Device(lacks.into()));
         };
-        self.order = Some(streams::order(&self.step, sequence, pace)?);
+        self.order = Some(streams::order(&self.step, schedule, pace)?);
         Ok(())
     }
 
@@ -349,13 +352,13 @@ impl Executor {
     ) -> Result<(Measured, Progress), RuntimeError> {
         let uncounted = if self.states_are_counted { 0 } else { GENERATOR_BYTES };
         let Self {
-            step, device, slots, segments, kept, parked, account, sequence, order, gpu, clock, ..
+            step, device, slots, segments, kept, parked, account, schedule, order, gpu, clock, ..
         } = self;
-        let placed = sequence.as_ref().zip(step.layout.as_ref()).zip(base);
-        let places = placed.map(|((sequence, layout), arena)| {
+        let placed = schedule.as_ref().zip(step.layout.as_ref()).zip(base);
+        let places = placed.map(|((schedule, layout), arena)| {
             let gradients = arena + placed::gradient_offset(step, layout) as usize;
             let gradients = step.interruption().is_none().then_some(gradients);
-            Places { sequence, arena, gradients }
+            Places { schedule, arena, gradients }
         });
         let rehearses = arena.is_some() && base.is_none();
         let mut execution = Execution {
@@ -385,8 +388,8 @@ impl Executor {
             }
             Ok(())
         };
-        match (&*order, &*sequence, gpu) {
-            (_, Some(sequence), Some(gpu)) => gpu.queue(&mut execution, sequence, part, rehearses, kept)?,
+        match (&*order, &*schedule, gpu) {
+            (_, Some(schedule), Some(gpu)) => gpu.queue(&mut execution, schedule, part, rehearses, kept)?,
             _ if part == Part::Forward => {
                 (0..middle).chain([epilogue + 1]).try_for_each(|at| execution.segment(at, None))?;
             }

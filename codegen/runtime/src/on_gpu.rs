@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use rk_step::launch_schedule::Queued;
 use rk_step::queue::Event;
-use rk_step::sequence::Queued;
-use rk_step::{Instr, Queue, Run, Sequence, Step};
+use rk_step::{Instr, LaunchSchedule, Queue, Run, Step};
 use tch::Tensor;
 
 use crate::cuda::Driver;
@@ -73,11 +73,11 @@ impl OnGpu<'_, '_, '_> {
     /// None in practice; libtorch's.
     pub fn found(
         &self,
-        sequence: &Sequence,
+        schedule: &LaunchSchedule,
         launches: Range<usize>,
     ) -> Result<Vec<(usize, Tensor)>, RuntimeError> {
         let step = self.execution.step;
-        let read = runs(step, sequence, launches).flat_map(|run| &run.inputs).map(|slot| slot.index());
+        let read = runs(step, schedule, launches).flat_map(|run| &run.inputs).map(|slot| slot.index());
         let mut read: Vec<usize> = read.filter(|&slot| slot >= step.resident() as usize).collect();
         read.sort_unstable();
         read.dedup();
@@ -91,14 +91,14 @@ impl OnGpu<'_, '_, '_> {
     /// None in practice; libtorch's.
     pub fn of_the_host(
         &self,
-        sequence: &Sequence,
+        schedule: &LaunchSchedule,
         launches: Range<usize>,
     ) -> Result<Vec<usize>, RuntimeError> {
-        let found = self.found(sequence, launches.clone())?;
+        let found = self.found(schedule, launches.clone())?;
         let host: Vec<usize> = found.iter().filter(|(_, t)| on_host(t)).map(|(slot, _)| *slot).collect();
         let reads = |&launch: &usize| {
             let mut read =
-                runs(self.execution.step, sequence, launch..launch + 1).flat_map(|run| &run.inputs);
+                runs(self.execution.step, schedule, launch..launch + 1).flat_map(|run| &run.inputs);
             read.any(|slot| host.contains(&slot.index()))
         };
         Ok(launches.filter(reads).collect())
@@ -108,8 +108,8 @@ impl OnGpu<'_, '_, '_> {
     ///
     /// # Errors
     /// None in practice; libtorch's.
-    pub fn let_go(&mut self, sequence: &Sequence, launches: Range<usize>) -> Result<(), RuntimeError> {
-        for slot in runs(self.execution.step, sequence, launches).flat_map(|run| &run.outputs) {
+    pub fn let_go(&mut self, schedule: &LaunchSchedule, launches: Range<usize>) -> Result<(), RuntimeError> {
+        for slot in runs(self.execution.step, schedule, launches).flat_map(|run| &run.outputs) {
             if self.execution.slots.get(slot.index())?.is_some_and(|tensor| !on_host(&tensor)) {
                 self.execution.slots.clear(slot.index())?;
             }
@@ -185,8 +185,12 @@ fn on_host(tensor: &Tensor) -> bool {
     tensor.device() == tch::Device::Cpu
 }
 
-fn runs<'a>(step: &'a Step, sequence: &'a Sequence, launches: Range<usize>) -> impl Iterator<Item = &'a Run> {
-    sequence.launches[launches].iter().filter_map(|queued| match &step.program.instrs[queued.instr] {
+fn runs<'a>(
+    step: &'a Step,
+    schedule: &'a LaunchSchedule,
+    launches: Range<usize>,
+) -> impl Iterator<Item = &'a Run> {
+    schedule.launches[launches].iter().filter_map(|queued| match &step.program.instrs[queued.instr] {
         Instr::Run(run) => Some(run),
         Instr::Drop(_) => None,
     })

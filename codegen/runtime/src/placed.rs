@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use rk_step::layout::{Occupied, occupied};
-use rk_step::{GENERATOR_BYTES, Instr, Layout, Sequence, Space, Step};
+use rk_step::{GENERATOR_BYTES, Instr, LaunchSchedule, Layout, Space, Step};
 use rk_torch::{Arena, Device, Place};
 
 use crate::cuda;
@@ -22,7 +22,7 @@ use crate::error::RuntimeError;
 pub(crate) fn arena(
     step: &Step,
     layout: &Layout,
-    sequence: &Sequence,
+    schedule: &LaunchSchedule,
     device: Device,
 ) -> Result<Arena, RuntimeError> {
     let gradients = gradient_offset(step, layout);
@@ -49,7 +49,7 @@ pub(crate) fn arena(
         .into_iter()
         .filter(|one| one.space == Space::Arena && one.slot.is_some())
         .collect();
-    let mut launches = layout.launches.iter().zip(sequence.accompanied());
+    let mut launches = layout.launches.iter().zip(schedule.accompanied());
     for (at, instr) in step.program.instrs.iter().enumerate() {
         let Instr::Run(run) = instr else { continue };
         let node = &step.nodes[run.node.index()];

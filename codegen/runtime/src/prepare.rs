@@ -8,7 +8,7 @@
 //! that is an output lives in the output's slot from the start; all others live in scratch and are let go after
 //! their last reader inside the body.
 
-use rk_step::account::gradient_slots;
+use rk_step::memory_account::gradient_slots;
 use rk_step::{ArgValue, Call, Instr, Node, OutputRole, Run, Step};
 use rk_torch::{Operator, Prepared, Value};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rk_step::queue::Pace;
-use rk_step::{Instr, Nearness, Step, original, spread};
+use rk_step::{Instr, Nearness, Step, disjoint_layout, original};
 use rk_torch::{Device, Settings, memory};
 use tch::Tensor;
 
@@ -181,7 +181,7 @@ pub fn run(step: Step, step_file: &Path, options: &Options) -> Result<Report, Ru
         let program = original(&nodes)?;
         // On a GPU generated kernels are launched at addresses, on the CPU an allocator is one thing less in common with the plan.
         let before = match device {
-            Device::Cuda(_) if nodes.library.is_some() => spread(&nodes)?,
+            Device::Cuda(_) if nodes.library.is_some() => disjoint_layout(&nodes)?,
             _ => Step { program, layout: None, ..nodes },
         };
         Ok(Program::new(title, Executor::new(before, &start()?, device)?))

@@ -7,7 +7,7 @@
 //! of dropped values go as soon as the last launch that knows them is done: their places belong to others from then on.
 
 use rk_step::queue::{Emulated, Pace};
-use rk_step::{Instr, Sequence, Slot, Step};
+use rk_step::{Instr, LaunchSchedule, Slot, Step};
 
 use crate::error::RuntimeError;
 
@@ -15,10 +15,10 @@ use crate::error::RuntimeError;
 ///
 /// # Errors
 /// When the streams wait for each other for ever, which is a bug in rk.
-pub(crate) fn order(step: &Step, sequence: &Sequence, pace: Pace) -> Result<Vec<usize>, RuntimeError> {
-    let launches = Emulated::of(sequence).order(pace);
-    if launches.len() < sequence.launches.len() {
-        let next = &sequence.launches[launches.len()];
+pub(crate) fn order(step: &Step, schedule: &LaunchSchedule, pace: Pace) -> Result<Vec<usize>, RuntimeError> {
+    let launches = Emulated::of(schedule).order(pace);
+    if launches.len() < schedule.launches.len() {
+        let next = &schedule.launches[launches.len()];
         return Err(RuntimeError::Execution {
             place: format!("program[{}]", next.instr),
             message: "the streams wait for each other for ever".into(),
@@ -34,7 +34,7 @@ pub(crate) fn order(step: &Step, sequence: &Sequence, pace: Pace) -> Result<Vec<
     }
     let mut order = Vec::with_capacity(step.program.instrs.len());
     for launch in launches {
-        let at = sequence.launches[launch].instr;
+        let at = schedule.launches[launch].instr;
         order.push(at);
         for slot in known(step, at) {
             users[slot.index()] -= 1;

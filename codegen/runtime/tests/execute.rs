@@ -8,7 +8,7 @@ use rk_runtime::compare::{bytes, compare};
 use rk_runtime::stepper::{Program, Stepper};
 use rk_runtime::{Executor, tensors};
 use rk_sample_steps::{Builder, Fool, call, f, i, network, two_masks, v};
-use rk_step::{Data, ElementType, Instr, OutputRole, Role, Step, account};
+use rk_step::{Data, ElementType, Instr, OutputRole, Role, Step, memory_account};
 use rk_torch::{Device, memory};
 use trained::{Left, assert_equal, trained};
 
@@ -122,7 +122,7 @@ fn the_measured_peak_is_the_account_of_real_sizes() {
     b.output(OutputRole::Loss, "loss", sum);
     let step = b.finish();
     let measured = executor(&step).run().unwrap();
-    assert_eq!((measured.peak_bytes, account(&step).unwrap().peak), (8192, 8192));
+    assert_eq!((measured.peak_bytes, memory_account(&step).unwrap().peak), (8192, 8192));
     assert_eq!((measured.peak_node.as_str(), measured.excess), ("b", None));
 }
 
@@ -132,7 +132,7 @@ fn foolish_schedules_stay_within_their_account() {
     for seed in 0..10 {
         let step = Fool::schedule(&network(), seed);
         let measured = executor(&step).run().unwrap();
-        let planned = account(&step).unwrap().peak;
+        let planned = memory_account(&step).unwrap().peak;
         assert_eq!(measured.excess, None, "seed {seed}");
         // Statistics and the loss are smaller than the alignment, nothing else is rounded.
         assert!(
@@ -158,7 +158,7 @@ fn an_overwrite_saves_the_copy() {
     let operand = run.inputs[0];
     step.program.instrs.push(Instr::Drop(operand));
     assert_eq!(executor(&step).run().unwrap().peak_bytes, 8192);
-    assert_eq!(account(&step).unwrap().peak, 8192);
+    assert_eq!(memory_account(&step).unwrap().peak, 8192);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn gradients_do_not_count_and_generator_states_do() {
     assert_eq!(with_state.peak_bytes, plain.peak_bytes + 5056);
     // Two masks, both products and the output; the gradient comes last and does not count.
     assert_eq!(plain.peak_bytes, 5 * 256);
-    assert_eq!(account(&saving).unwrap().peak, 5 * 256 + 5056);
+    assert_eq!(memory_account(&saving).unwrap().peak, 5 * 256 + 5056);
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn the_step_before_the_rewrite_has_addresses_that_nothing_shares() {
     for step in [network(), two_masks()] {
         for seed in 0..3 {
             let planned = lowered(&Fool::schedule(&step, seed), ROOM);
-            let spread = rk_step::spread(&planned).unwrap();
+            let spread = rk_step::disjoint_layout(&planned).unwrap();
             rk_step::validate::validate(&spread).unwrap();
             let program = rk_step::original(&planned).unwrap();
             assert_eq!(spread.program, program);

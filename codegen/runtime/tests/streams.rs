@@ -5,7 +5,7 @@ mod trained;
 use rk_sample_steps::layout::on_streams;
 use rk_sample_steps::{Fool, network, two_masks};
 use rk_step::queue::{Emulated, Pace};
-use rk_step::{Sequence, Step};
+use rk_step::{LaunchSchedule, Step};
 use rk_torch::memory;
 use trained::{Left, assert_equal, executor, trained};
 
@@ -39,11 +39,11 @@ fn every_allowed_order_gives_the_same_bits() {
             let expected = train(&schedule, None);
             for streams in [2, 3] {
                 let lowered = on_streams(&schedule, ROOM, streams);
-                let sequence = Sequence::of(&lowered, lowered.layout.as_ref().unwrap()).unwrap();
-                sequence.check().unwrap();
-                accompanied += sequence.accompanied().iter().filter(|one| **one).count();
+                let queued = LaunchSchedule::of(&lowered, lowered.layout.as_ref().unwrap()).unwrap();
+                queued.check().unwrap();
+                accompanied += queued.accompanied().iter().filter(|one| **one).count();
                 for pace in paces() {
-                    let order = Emulated::of(&sequence).order(pace);
+                    let order = Emulated::of(&queued).order(pace);
                     reordered += usize::from(!order.is_sorted());
                     let what = format!("{} {seed}, {streams} streams, {pace:?}", step.name);
                     assert_equal(&expected, &train(&lowered, Some(pace)), &what);

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::account::account;
 use crate::error::Invalid;
+use crate::memory_account::memory_account;
 use crate::model::{Instr, Role, Slot, Step};
 
 /// `1536` as `1.50 KiB`.
@@ -21,9 +21,9 @@ pub fn bytes(n: u64) -> String {
 /// The whole step for people: header, then one line per instruction.
 ///
 /// # Errors
-/// None for a valid step; as [`account`] otherwise.
+/// None for a valid step; as [`memory_account`] otherwise.
 pub fn explain(step: &Step) -> Result<String, Invalid> {
-    let account = account(step)?;
+    let account = memory_account(step)?;
     let mut out = String::new();
     let count = |f: fn(&Role) -> bool| step.args.iter().filter(|a| f(&a.role)).count();
     let runs = step.program.instrs.iter().filter(|i| matches!(i, Instr::Run(_))).count();

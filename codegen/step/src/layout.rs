@@ -11,8 +11,8 @@ pub use crate::model::layout::{Launch, Layout, Place, Space};
 
 use rk_plan::arena::{Extent, Overlap, first_overlap};
 
-use crate::account::gradient_slots;
 use crate::error::Invalid;
+use crate::memory_account::gradient_slots;
 use crate::model::{GENERATOR_BYTES, Instr, Slot, Step};
 
 /// Bytes of a space that are needed over a range of instructions, both ends included.

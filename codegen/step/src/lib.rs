@@ -13,36 +13,38 @@
 //! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
 //! | [`origin`] | which node first made a value; the schedule without rematerialization |
 //! | [`layout`] | addresses of a lowered step, and their check (S7) |
-//! | [`mod@spread`] | the step before the rewrite at addresses that nothing shares |
-//! | [`sequence`] | what a lowered step queues: launches, streams, addresses, waits |
+//! | [`mod@disjoint_layout`] | the step before the rewrite at addresses that nothing shares |
+//! | [`launch_schedule`] | what a lowered step queues: launches, streams, addresses, waits |
 //! | [`queue`] | whatever has streams, and an emulation of it |
-//! | [`mod@pieces`] | which launches a graph holds, and which are queued each time |
-//! | [`mod@account`] | live bytes per instruction, by the rules of `docs/ir.md` |
+//! | [`mod@graph_segments`] | which launches a graph holds, and which are queued each time |
+//! | [`mod@memory_account`] | live bytes per instruction, by the rules of `docs/ir.md` |
 //! | [`mod@explain`] | the program as text, one line per instruction |
 //!
 //! Not here: torch (see `rk-runtime`), MLIR (see `rk-codegen`), decisions of any kind.
 
-pub mod account;
+pub mod disjoint_layout;
 pub mod error;
 pub mod explain;
 pub mod file;
+pub mod graph_segments;
 pub mod kernel;
+pub mod launch_schedule;
 pub mod layout;
+pub mod memory_account;
 pub mod model;
 pub mod origin;
-pub mod pieces;
 pub mod queue;
-pub mod sequence;
-pub mod spread;
 pub mod validate;
 pub mod value;
 
-pub use account::{Account, account};
+pub use disjoint_layout::disjoint_layout;
 pub use error::StepError;
 pub use explain::explain;
 pub use file::{FORMAT, VERSION, read, write};
 pub use kernel::Nearness;
+pub use launch_schedule::LaunchSchedule;
 pub use layout::{Launch, Layout, Place, Space};
+pub use memory_account::{MemoryAccount, memory_account};
 pub use model::{
     Arg, Call, Constant, Data, GENERATOR_BYTES, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole,
     Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
@@ -50,6 +52,4 @@ pub use model::{
 pub use origin::{Origin, original, origins};
 pub use queue::Queue;
 pub use rk_vocabulary::ElementType;
-pub use sequence::Sequence;
-pub use spread::spread;
 pub use value::ArgValue;

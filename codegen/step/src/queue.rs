@@ -1,13 +1,13 @@
 //! Whatever has streams: a GPU, or the emulation of one.
 //!
-//! [`Sequence::enqueue`] is the only code that walks a launch sequence. What it hands over, in program order, is what a driver's
+//! [`LaunchSchedule::enqueue`] is the only code that walks a launch sequence. What it hands over, in program order, is what a driver's
 //! interface has: wait for an event on a stream, launch on a stream, record an event on a stream. [`Emulated`] keeps a queue per
 //! stream and then takes from their heads in any order that the events allow, among them the most extreme ones.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::ops::Range;
 
-use crate::sequence::{Queued, Sequence};
+use crate::launch_schedule::{LaunchSchedule, Queued};
 
 /// A moment of a stream that another stream can wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +41,7 @@ pub trait Queue {
     fn record(&mut self, stream: u32, event: Event) -> Result<(), Self::Error>;
 }
 
-impl Sequence {
+impl LaunchSchedule {
     /// Queues these launches, in program order. The other streams begin behind what stream 0 has to do before them, and what stream
     /// 0 does after them begins behind all of them: a capture of stream 0 captures them, too, and a sequence may be queued in pieces, one
     /// behind the other. What a launch waits for in an earlier piece is done then.
@@ -127,9 +127,9 @@ impl Queue for Emulated {
 
 impl Emulated {
     /// The sequence, queued.
-    pub fn of(sequence: &Sequence) -> Self {
+    pub fn of(schedule: &LaunchSchedule) -> Self {
         let mut queue = Self::default();
-        let Ok(()) = sequence.enqueue(0..sequence.launches.len(), &mut queue);
+        let Ok(()) = schedule.enqueue(0..schedule.launches.len(), &mut queue);
         queue
     }
 

@@ -3,7 +3,7 @@
 mod sample;
 
 use rk_step::kernel::{Buffer, Geometry, Kernel, Launch, Library, Ptx};
-use rk_step::sequence::{Address, Region, Sequence, Work};
+use rk_step::launch_schedule::{Address, LaunchSchedule, Region, Work};
 use rk_step::validate::validate;
 use rk_step::{Slot, Step, file};
 
@@ -102,7 +102,7 @@ fn the_sequence_has_the_arguments_of_a_kernel() {
     layout.target = "cuda".into();
     step.layout = Some(layout.clone());
     validate(&step).unwrap();
-    let work = &Sequence::of(&step, &layout).unwrap().launches[0].work;
+    let work = &LaunchSchedule::of(&step, &layout).unwrap().launches[0].work;
     let (x, norm) = (Region::Resident(Slot(0)), Region::Arena);
     let parameters = vec![Address { region: x, offset: 0 }, Address { region: norm, offset: 8192 }];
     assert_eq!(*work, Work::Kernel { symbol: "k".into(), geometry: Some(THREADS), parameters });

@@ -2,16 +2,16 @@
 
 mod sample;
 
-use rk_step::{Instr, Slot, account, explain, original};
+use rk_step::{Instr, Slot, explain, memory_account, original};
 use sample::block;
 
 #[test]
 fn twelve_kib_with_the_second_run_sixteen_without() {
     let mut step = block();
-    assert_eq!(account(&step).unwrap().peak, 12 << 10);
+    assert_eq!(memory_account(&step).unwrap().peak, 12 << 10);
     step.program = original(&step).unwrap();
     rk_step::validate::validate(&step).unwrap();
-    assert_eq!(account(&step).unwrap().peak, 16 << 10);
+    assert_eq!(memory_account(&step).unwrap().peak, 16 << 10);
 }
 
 #[test]
@@ -50,6 +50,6 @@ fn the_storage_of_a_gradient_does_not_count() {
     let mut step = block();
     step.outputs[0].role = rk_step::OutputRole::Gradient;
     // The last node's 4 KiB are the gradient's: the peak is `norm` and `up`.
-    let account = account(&step).unwrap();
+    let account = memory_account(&step).unwrap();
     assert_eq!((account.peak, account.live.last().copied()), (12 << 10, Some(0)));
 }

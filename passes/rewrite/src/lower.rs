@@ -212,7 +212,7 @@ fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement, str
 }
 
 /// The stream of every run: first runs on 0, groups of second runs that follow each other on the others in turn. What they must
-/// wait for is found from their addresses when the step is executed (`rk_step::sequence`).
+/// wait for is found from their addresses when the step is executed (`rk_step::launch_schedule`).
 fn assigned(runs: &[RunOp<'_>], streams: u32) -> Vec<u32> {
     let (mut groups, mut was_again) = (0, false);
     let mut of = |run: &RunOp<'_>| {

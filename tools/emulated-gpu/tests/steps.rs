@@ -7,8 +7,8 @@ use rk_runtime::compare::bytes;
 use rk_runtime::{Executor, Measured, RuntimeError, tensors};
 use rk_sample_steps::layout::{lowered, on_streams};
 use rk_sample_steps::{Builder, Fool, NONE, call, f, i, network, two_masks, v};
-use rk_step::pieces::pieces;
-use rk_step::{ElementType, Instr, OutputRole, Role, Sequence, Step};
+use rk_step::graph_segments::graph_segments;
+use rk_step::{ElementType, Instr, LaunchSchedule, OutputRole, Role, Step};
 use rk_torch::{Device, memory};
 
 const ROOM: u64 = 1 << 17;
@@ -148,8 +148,8 @@ fn a_step_that_draws_is_captured_between_its_draws() {
             let expected = train(&for_gpu(schedule.clone()));
             for streams in 1..4 {
                 let step = placed(&schedule, streams);
-                let sequence = Sequence::of(&step, step.layout.as_ref().unwrap()).unwrap();
-                let pieces = pieces(&sequence);
+                let launches = LaunchSchedule::of(&step, step.layout.as_ref().unwrap()).unwrap();
+                let pieces = graph_segments(&launches);
                 let graphs = pieces.iter().filter(|piece| piece.captured).count() as u64;
                 let by_hand = pieces.iter().filter(|piece| !piece.captured);
                 let by_hand: usize = by_hand.map(|piece| piece.launches.len()).sum();
@@ -168,7 +168,7 @@ fn a_step_that_draws_is_captured_between_its_draws() {
                     let found = trained(executor(&step, GPU).unwrap(), GPU, |k, measured| {
                         let counts = controls.counts();
                         let queued = measured.queued.unwrap();
-                        assert_eq!(queued.captured + queued.launches, sequence.launches.len(), "{what}");
+                        assert_eq!(queued.captured + queued.launches, launches.launches.len(), "{what}");
                         assert_eq!(queued.graphs as u64, counts.graphs, "{what}");
                         assert!(k == 0 || graphs == 0 || queued.launches == by_hand, "{what}: {queued:?}");
                         assert_eq!(measured.counts.unwrap().outside, 0, "{what}");
@@ -243,8 +243,8 @@ fn a_missing_wait_is_seen() {
         for seed in 0..3 {
             let schedule = Fool::schedule(&certain(), seed);
             let step = placed(&schedule, 2);
-            let sequence = Sequence::of(&step, step.layout.as_ref().unwrap()).unwrap();
-            let waits = sequence.launches.iter().map(|launch| launch.waits.len()).sum::<usize>() as u64;
+            let queued = LaunchSchedule::of(&step, step.layout.as_ref().unwrap()).unwrap();
+            let waits = queued.launches.iter().map(|launch| launch.waits.len()).sum::<usize>() as u64;
             let expected = train(&for_gpu(schedule));
             let second = &expected[step.outputs.len()..];
             let seen = |wait: Option<u64>| {

@@ -54,7 +54,7 @@ fn json(output: &Output) -> serde_json::Value {
 /// A schedule of the small network with second runs of everything that is hard.
 fn rewritten() -> Step {
     let mut step = Fool::schedule(&network(), 3);
-    step.plan.planned_peak_bytes = rk_step::account(&step).unwrap().peak;
+    step.plan.planned_peak_bytes = rk_step::memory_account(&step).unwrap().peak;
     step
 }
 

@@ -1,7 +1,7 @@
 //! Addresses for steps written by hand: first fit, in order of birth. No packer, so that packer and executor are tested apart.
 
 use rk_step::layout::{Occupied, occupied};
-use rk_step::{GENERATOR_BYTES, Instr, Launch, Layout, Place, Slot, Space, Step, account};
+use rk_step::{GENERATOR_BYTES, Instr, Launch, Layout, Place, Slot, Space, Step, memory_account};
 
 /// The step with a layout in which every run has `workspace` bytes on top of the values.
 pub fn lowered(step: &Step, workspace: u64) -> Step {
@@ -10,7 +10,7 @@ pub fn lowered(step: &Step, workspace: u64) -> Step {
 
 /// The same with second runs on streams of their own in turn, each with a workspace of its own.
 pub fn on_streams(step: &Step, workspace: u64, streams: u32) -> Step {
-    let gradient = account::gradient_slots(step).unwrap();
+    let gradient = memory_account::gradient_slots(step).unwrap();
     let mut places = vec![];
     let mut launches = vec![];
     let mut second_runs = 0;

@@ -6,7 +6,7 @@
 //! # Random numbers
 //!
 //! Torch lets nobody read or set the state of a generator during a capture, and a second run of a node draws with the state of the first. So
-//! the step is cut at its draws (`rk_step::pieces`): what lies between them becomes a graph each, the draws are queued by torch
+//! the step is cut at its draws (`rk_step::graph_segments`): what lies between them becomes a graph each, the draws are queued by torch
 //! every time, with the generator saved, set and put back around them as on the CPU. Pieces run one behind the other: a graph
 //! is launched on stream 0, forks from there to the streams that it uses and joins them again, and so does what is queued. In between,
 //! streams do not overlap. A step without draws is one graph.
@@ -30,8 +30,8 @@
 
 use std::ops::Range;
 
-use rk_step::Sequence;
-use rk_step::pieces::{Piece, cut, pieces};
+use rk_step::LaunchSchedule;
+use rk_step::graph_segments::{GraphSegment, cut, graph_segments};
 use tch::Tensor;
 
 use super::{Executor, Part};
@@ -45,7 +45,7 @@ use crate::on_gpu::OnGpu;
 pub(super) struct Gpu {
     pub driver: Driver,
     /// What is tried as a graph from the second run on; empty: nothing.
-    pieces: Vec<Piece>,
+    pieces: Vec<GraphSegment>,
     /// Whether the step has run.
     ran: bool,
     recorded: Option<Recorded>,
@@ -66,45 +66,45 @@ enum Again {
 }
 
 impl Gpu {
-    pub fn new(driver: Driver, sequence: &Sequence) -> Self {
-        Self { driver, pieces: pieces(sequence), ran: false, recorded: None }
+    pub fn new(driver: Driver, schedule: &LaunchSchedule) -> Self {
+        Self { driver, pieces: graph_segments(schedule), ran: false, recorded: None }
     }
 
     /// Queues a part of the step, and does what is left of it on the host. `kept` are the slots of its results.
     pub fn queue(
         &mut self,
         execution: &mut Execution<'_, '_>,
-        sequence: &Sequence,
+        schedule: &LaunchSchedule,
         part: Part,
         rehearses: bool,
         kept: &[usize],
     ) -> Result<(), RuntimeError> {
         let Self { driver, pieces, recorded, .. } = self;
-        let (all, epilogue) = (sequence.launches.len(), execution.step.program.instrs.len());
+        let (all, epilogue) = (schedule.launches.len(), execution.step.program.instrs.len());
         // Where its caller interrupts it, in the program and in the sequence.
         let interruption = execution.step.interruption().unwrap_or(epilogue);
-        let middle = sequence.launches.partition_point(|one| one.instr < interruption);
+        let middle = schedule.launches.partition_point(|one| one.instr < interruption);
         let mut queue = OnGpu { execution, driver, next: 0, one_by_one: rehearses };
         match (part, recorded) {
-            (Part::Replaying, Some(recorded)) => return replay(&mut queue, sequence, &recorded.pieces),
+            (Part::Replaying, Some(recorded)) => return replay(&mut queue, schedule, &recorded.pieces),
             (Part::Recording, recorded) => {
-                let made = record(&mut queue, sequence, pieces)?;
+                let made = record(&mut queue, schedule, pieces)?;
                 queue.rest(epilogue + 1)?;
                 let results = queue.tensors(kept.iter().copied())?;
                 *recorded = Some(Recorded { pieces: made, results, measured: Measured::default() });
                 return Ok(());
             }
             (Part::Forward, _) => {
-                sequence.enqueue(0..middle, &mut queue)?;
+                schedule.enqueue(0..middle, &mut queue)?;
                 queue.rest(interruption)?;
                 // The views among what the caller gets.
                 return queue.execution.segment(epilogue + 1, None);
             }
             (Part::Backward, _) => {
                 queue.next = interruption + 1;
-                sequence.enqueue(all.min(middle + 1)..all, &mut queue)?;
+                schedule.enqueue(all.min(middle + 1)..all, &mut queue)?;
             }
-            _ => sequence.enqueue(0..all, &mut queue)?,
+            _ => schedule.enqueue(0..all, &mut queue)?,
         }
         queue.rest(epilogue + 1)
     }
@@ -113,28 +113,28 @@ impl Gpu {
 /// Queues the step in pieces, each captured first if it can be.
 fn record(
     queue: &mut OnGpu<'_, '_, '_>,
-    sequence: &Sequence,
-    pieces: &[Piece],
+    schedule: &LaunchSchedule,
+    pieces: &[GraphSegment],
 ) -> Result<Vec<Again>, RuntimeError> {
     let mut made = Vec::with_capacity(pieces.len());
-    let mut left: Vec<Piece> = pieces.iter().rev().cloned().collect();
+    let mut left: Vec<GraphSegment> = pieces.iter().rev().cloned().collect();
     while let Some(piece) = left.pop() {
         let host = match piece.captured {
-            true => queue.of_the_host(sequence, piece.launches.clone())?,
+            true => queue.of_the_host(schedule, piece.launches.clone())?,
             false => Vec::new(),
         };
         if !host.is_empty() {
             left.extend(cut(piece.launches, |launch| host.contains(&launch)).into_iter().rev());
             continue;
         }
-        if let Some(graph) = capture(queue, sequence, &piece)? {
+        if let Some(graph) = capture(queue, schedule, &piece)? {
             queue.driver.replay(&graph)?;
             made.push(Again::Graph(graph));
             continue;
         }
         let launches = piece.launches;
-        let found = queue.found(sequence, launches.clone())?;
-        sequence.enqueue(launches.clone(), queue)?;
+        let found = queue.found(schedule, launches.clone())?;
+        schedule.enqueue(launches.clone(), queue)?;
         made.push(Again::Queue(launches, found));
     }
     Ok(made)
@@ -143,15 +143,15 @@ fn record(
 /// The graph of a piece, which has not run; `None` when it is not to be captured, or cannot be.
 fn capture(
     queue: &mut OnGpu<'_, '_, '_>,
-    sequence: &Sequence,
-    piece: &Piece,
+    schedule: &LaunchSchedule,
+    piece: &GraphSegment,
 ) -> Result<Option<Graph>, RuntimeError> {
     if !piece.captured {
         return Ok(None);
     }
     let before = queue.moment()?;
     queue.driver.begin_capture()?;
-    let queued = sequence.enqueue(piece.launches.clone(), queue);
+    let queued = schedule.enqueue(piece.launches.clone(), queue);
     let ended = queue.driver.end_capture(queued.is_err());
     let error = match queued.and(ended) {
         Ok(graph) => return Ok(graph),
@@ -164,15 +164,19 @@ fn capture(
     Ok(None)
 }
 
-fn replay(queue: &mut OnGpu<'_, '_, '_>, sequence: &Sequence, pieces: &[Again]) -> Result<(), RuntimeError> {
+fn replay(
+    queue: &mut OnGpu<'_, '_, '_>,
+    schedule: &LaunchSchedule,
+    pieces: &[Again],
+) -> Result<(), RuntimeError> {
     for piece in pieces {
         match piece {
             Again::Graph(graph) => queue.driver.replay(graph)?,
             Again::Queue(launches, found) => {
                 queue.put_again(found)?;
-                queue.next = sequence.launches[launches.start].instr;
-                sequence.enqueue(launches.clone(), queue)?;
-                queue.let_go(sequence, launches.clone())?;
+                queue.next = schedule.launches[launches.start].instr;
+                schedule.enqueue(launches.clone(), queue)?;
+                queue.let_go(schedule, launches.clone())?;
             }
         }
     }
@@ -198,7 +202,7 @@ impl Executor {
             Some(Gpu { ran: true, pieces, .. }) if !pieces.is_empty() => Part::Recording,
             _ => Part::Whole,
         };
-        let launches = self.sequence.as_ref().map_or(0, |sequence| sequence.launches.len());
+        let launches = self.schedule.as_ref().map_or(0, |schedule| schedule.launches.len());
         let queued = Some(Queueing { graphs: 0, captured: 0, launches });
         let measured = self.run_once(part)?;
         let measured = Measured { queued, ..self.with_arena(measured) };

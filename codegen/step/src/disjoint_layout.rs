@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::account::gradient_slots;
 use crate::error::Invalid;
 use crate::layout::{Launch, Layout, Place, Space};
+use crate::memory_account::gradient_slots;
 use crate::model::{Instr, Run, Slot, Step, TensorSpec};
 use crate::origin::{Origin, original, origins};
 
@@ -18,7 +18,7 @@ use crate::origin::{Origin, original, origins};
 ///
 /// # Errors
 /// As [`original`].
-pub fn spread(step: &Step) -> Result<Step, Invalid> {
+pub fn disjoint_layout(step: &Step) -> Result<Step, Invalid> {
     let mut made = Step { program: original(step)?, layout: None, ..step.clone() };
     let Some(layout) = &step.layout else { return Ok(made) };
     let (before, after, gradient) = (origins(step)?, origins(&made)?, gradient_slots(&made)?);

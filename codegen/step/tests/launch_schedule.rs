@@ -3,9 +3,9 @@
 
 mod sample;
 
-use rk_step::pieces::{Piece, pieces};
+use rk_step::graph_segments::{GraphSegment, graph_segments};
+use rk_step::launch_schedule::{Access, LaunchSchedule, Queued, Region, Work};
 use rk_step::queue::{Emulated, Pace};
-use rk_step::sequence::{Access, Queued, Region, Sequence, Work};
 use rk_step::{Instr, Slot, Step};
 
 const PACES: [Pace; 8] = [
@@ -19,8 +19,8 @@ const PACES: [Pace; 8] = [
     Pace::Random(5),
 ];
 
-fn sequence(step: &Step) -> Sequence {
-    Sequence::of(step, step.layout.as_ref().unwrap()).unwrap()
+fn schedule(step: &Step) -> LaunchSchedule {
+    LaunchSchedule::of(step, step.layout.as_ref().unwrap()).unwrap()
 }
 
 /// The block with its second run on a stream of its own.
@@ -32,24 +32,24 @@ fn overlapping() -> Step {
 
 #[test]
 fn one_stream_needs_no_events() {
-    let sequence = sequence(&sample::lowered());
-    assert!(sequence.launches.iter().all(|one| one.waits.is_empty() && !one.records));
-    sequence.check().unwrap();
-    assert!(sequence.accompanied().iter().all(|one| !one));
+    let schedule = schedule(&sample::lowered());
+    assert!(schedule.launches.iter().all(|one| one.waits.is_empty() && !one.records));
+    schedule.check().unwrap();
+    assert!(schedule.accompanied().iter().all(|one| !one));
     for pace in PACES {
-        assert_eq!(Emulated::of(&sequence).order(pace), [0, 1, 2, 3, 4]);
+        assert_eq!(Emulated::of(&schedule).order(pace), [0, 1, 2, 3, 4]);
     }
 }
 
 /// `norm` runs again at 0, where `up` was: behind `down`, its last reader. `add` reads what it makes.
 #[test]
 fn a_second_run_waits_for_its_place_and_its_reader_for_it() {
-    let sequence = sequence(&overlapping());
-    let waits: Vec<_> = sequence.launches.iter().map(|one| one.waits.clone()).collect();
+    let schedule = schedule(&overlapping());
+    let waits: Vec<_> = schedule.launches.iter().map(|one| one.waits.clone()).collect();
     assert_eq!(waits, [vec![], vec![], vec![], vec![2], vec![3]]);
-    let records: Vec<_> = sequence.launches.iter().map(|one| one.records).collect();
+    let records: Vec<_> = schedule.launches.iter().map(|one| one.records).collect();
     assert_eq!(records, [false, false, true, true, false]);
-    sequence.check().unwrap();
+    schedule.check().unwrap();
 }
 
 /// In a place of its own it can run whenever its operand, an argument, is there: from the beginning.
@@ -59,26 +59,26 @@ fn a_second_run_in_its_own_place_overlaps() {
     let layout = step.layout.as_mut().unwrap();
     layout.places[3].offset = 12 << 10;
     layout.arena_bytes = 16 << 10;
-    let sequence = sequence(&step);
-    assert!(sequence.launches[3].waits.is_empty());
-    assert_eq!(sequence.accompanied(), [true, true, true, true, false]);
-    assert_eq!(Emulated::of(&sequence).order(Pace::LastStream), [3, 0, 1, 2, 4]);
-    assert_eq!(Emulated::of(&sequence).order(Pace::FirstStream), [0, 1, 2, 3, 4]);
+    let schedule = schedule(&step);
+    assert!(schedule.launches[3].waits.is_empty());
+    assert_eq!(schedule.accompanied(), [true, true, true, true, false]);
+    assert_eq!(Emulated::of(&schedule).order(Pace::LastStream), [3, 0, 1, 2, 4]);
+    assert_eq!(Emulated::of(&schedule).order(Pace::FirstStream), [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn a_race_is_named() {
-    let mut without = sequence(&overlapping());
+    let mut without = schedule(&overlapping());
     without.launches[3].waits.clear();
     let early = without.check().unwrap_err().to_string();
-    let mut unrecorded = sequence(&overlapping());
+    let mut unrecorded = schedule(&overlapping());
     unrecorded.launches[2].records = false;
     let never = unrecorded.check().unwrap_err().to_string();
     // Nobody records the event, so whoever waits for it never runs.
     assert_eq!(Emulated::of(&unrecorded).order(Pace::Program), [0, 1, 2]);
     let mut step = overlapping();
     step.layout.as_mut().unwrap().launches[0].stream = 9;
-    let many = Sequence::of(&step, step.layout.as_ref().unwrap()).unwrap_err().to_string();
+    let many = LaunchSchedule::of(&step, step.layout.as_ref().unwrap()).unwrap_err().to_string();
     insta::assert_snapshot!([early, never, many].join("\n"), @r"
     program[5]: S7: races with program[1] on another stream for bytes 0..4096 of Arena
     program[5]: waits for an event that nobody has recorded
@@ -92,12 +92,12 @@ fn effects_are_accesses() {
     let mut step = overlapping();
     step.nodes[0].ops[0].effects = vec![0];
     step.nodes[3].random = true;
-    let sequence = sequence(&step);
+    let schedule = schedule(&step);
     let writes = |at: usize, region: Region| {
-        sequence.launches[at].accesses.iter().any(|one| one.region == region && one.writes)
+        schedule.launches[at].accesses.iter().any(|one| one.region == region && one.writes)
     };
     let x = Region::Resident(Slot(0));
-    assert!(writes(0, x) && !writes(3, x), "{:?}", sequence.launches);
+    assert!(writes(0, x) && !writes(3, x), "{:?}", schedule.launches);
     assert!(writes(4, Region::Generator) && !writes(0, Region::Generator));
     step.nodes[0].ops[0].effects.clear();
     step.nodes[2].overwrites = Some(0);
@@ -106,7 +106,9 @@ fn effects_are_accesses() {
     let places = &step.layout.as_ref().unwrap().places;
     let up =
         Access { region: Region::Arena, from: places[1].offset, to: places[1].offset + 8192, writes: true };
-    assert!(Sequence::of(&step, step.layout.as_ref().unwrap()).unwrap().launches[2].accesses.contains(&up));
+    assert!(
+        LaunchSchedule::of(&step, step.layout.as_ref().unwrap()).unwrap().launches[2].accesses.contains(&up)
+    );
 }
 
 /// Launches over a few bytes, each writing a number made of what it reads, on streams of their own: every order that the events
@@ -132,11 +134,11 @@ fn every_allowed_order_computes_the_same() {
                 Queued { instr: 0, stream, waits: vec![], records: false, work: Work::Library, accesses }
             })
             .collect();
-        let sequence = Sequence::ordered(launches.clone());
-        sequence.check().unwrap();
+        let schedule = LaunchSchedule::ordered(launches.clone());
+        schedule.check().unwrap();
         let expected = memory(&launches, &(0..40).collect::<Vec<_>>());
         for pace in PACES {
-            let order = Emulated::of(&sequence).order(pace);
+            let order = Emulated::of(&schedule).order(pace);
             assert_eq!(order.len(), 40, "{pace:?}");
             assert_eq!(memory(&launches, &order), expected, "{pace:?}");
         }
@@ -145,16 +147,16 @@ fn every_allowed_order_computes_the_same() {
         for pace in PACES {
             let mut queue = Emulated::default();
             for cut in cuts.windows(2) {
-                let Ok(()) = sequence.enqueue(cut[0]..cut[1], &mut queue);
+                let Ok(()) = schedule.enqueue(cut[0]..cut[1], &mut queue);
             }
             let order = queue.order(pace);
             assert_eq!(order.len(), 40, "{pace:?}");
             assert_eq!(memory(&launches, &order), expected, "{pace:?} in pieces {cuts:?}");
         }
-        let bare = Sequence { streams: sequence.streams, launches: launches.clone() };
+        let bare = LaunchSchedule { streams: schedule.streams, launches: launches.clone() };
         let differs = |pace: &Pace| memory(&launches, &Emulated::of(&bare).order(*pace)) != expected;
         broken += usize::from(PACES.iter().any(differs));
-        assert_eq!(bare.check().is_err(), sequence.launches.iter().any(|one| !one.waits.is_empty()));
+        assert_eq!(bare.check().is_err(), schedule.launches.iter().any(|one| !one.waits.is_empty()));
     }
     assert!(broken > 30, "only {broken} cases depend on their events");
 }
@@ -168,12 +170,12 @@ fn a_sequence_is_cut_at_its_draws() {
             let accesses = vec![Access { region, from: 0, to: 1, writes: true }];
             Queued { instr: 0, stream: 0, waits: vec![], records: false, work: Work::Library, accesses }
         };
-        let sequence = Sequence::ordered(text.chars().map(launch).collect());
-        let shown = |Piece { launches, captured }: Piece| {
+        let schedule = LaunchSchedule::ordered(text.chars().map(launch).collect());
+        let shown = |GraphSegment { launches, captured }: GraphSegment| {
             let part = &text[launches];
             if captured { format!("[{part}]") } else { part.to_owned() }
         };
-        pieces(&sequence).into_iter().map(shown).collect::<Vec<_>>().join(" ")
+        graph_segments(&schedule).into_iter().map(shown).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(cut("...d...dd....."), "[...] d [...] dd [.....]");
     assert_eq!(cut("..d.d...d.."), "..d.d [...] d..");

@@ -2,7 +2,7 @@
 //!
 //! A device runs one stream in order and two streams in any order, unless one waits for an event of the other. The sequence is
 //! made so that every such order computes what the program computes: two launches that touch a byte, one of them to write it,
-//! keep the order of the program ([`Sequence::of`] puts the waits, [`Sequence::check`] proves it by other means). Bytes are
+//! keep the order of the program ([`LaunchSchedule::of`] puts the waits, [`LaunchSchedule::check`] proves it by other means). Bytes are
 //! those of the arena, so reuse of a dead value's place is ordered like any other write, and no layout is needed for streams.
 //!
 //! It knows nothing of CUDA: [`crate::queue`] hands it to whatever has streams, a GPU or the emulation of one.
@@ -92,14 +92,14 @@ pub struct Queued {
 
 /// The launches of a step, in the order in which they are queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sequence {
+pub struct LaunchSchedule {
     /// Number of streams.
     pub streams: u32,
     /// In order.
     pub launches: Vec<Queued>,
 }
 
-impl Sequence {
+impl LaunchSchedule {
     /// The sequence of a valid step with this layout.
     ///
     /// # Errors
@@ -118,21 +118,21 @@ impl Sequence {
             let (stream, work) = (launch.stream, places.work(run));
             launches.push(Queued { instr, stream, waits: vec![], records: false, work, accesses });
         }
-        let sequence = Self::ordered(launches);
-        if sequence.streams as usize > sequence.launches.len().max(1) {
-            let message = format!("{} streams for {} launches", sequence.streams, sequence.launches.len());
+        let schedule = Self::ordered(launches);
+        if schedule.streams as usize > schedule.launches.len().max(1) {
+            let message = format!("{} streams for {} launches", schedule.streams, schedule.launches.len());
             return Err(Invalid { place: "layout.launches".into(), message });
         }
-        Ok(sequence)
+        Ok(schedule)
     }
 
     /// Launches in program order, with the waits that they need; those that they have are forgotten.
     pub fn ordered(launches: Vec<Queued>) -> Self {
         let streams = launches.iter().map(|one| one.stream + 1).max().unwrap_or(1);
-        let mut sequence = Self { streams, launches };
-        sequence.launches.iter_mut().for_each(|one| one.records = false);
-        sequence.order();
-        sequence
+        let mut schedule = Self { streams, launches };
+        schedule.launches.iter_mut().for_each(|one| one.records = false);
+        schedule.order();
+        schedule
     }
 
     /// Puts the waits: for each launch, from its predecessor backwards, whatever it conflicts with and is not behind already.

@@ -12,7 +12,7 @@ use crate::origin::{Origin, origins, output_bases};
 
 /// Bytes over the course of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct MemoryAccount {
     /// Live bytes after each instruction.
     pub live: Vec<u64>,
     /// Bytes in use while each instruction runs: operands, outputs and workspace; as `live` for a drop.
@@ -44,12 +44,12 @@ pub fn gradient_slots(step: &Step) -> Result<Vec<bool>, Invalid> {
 ///
 /// # Errors
 /// As [`origins`].
-pub fn account(step: &Step) -> Result<Account, Invalid> {
+pub fn memory_account(step: &Step) -> Result<MemoryAccount, Invalid> {
     let round = |bytes: u64| bytes.div_ceil(step.alignment) * step.alignment;
     let gradient = gradient_slots(step)?;
     let mut bytes = vec![0u64; step.program.slots as usize];
     let mut live = 0u64;
-    let mut account = Account { live: Vec::new(), during: Vec::new(), peak: 0, peak_at: None };
+    let mut account = MemoryAccount { live: Vec::new(), during: Vec::new(), peak: 0, peak_at: None };
     for (i, instr) in step.program.instrs.iter().enumerate() {
         let during = match instr {
             Instr::Drop(slot) => {
