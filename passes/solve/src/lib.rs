@@ -3,9 +3,10 @@
 //! [`solve`] is the door. A [`Request`] names a [`Solver`]; the [`Outcome`] carries the best legal plan found, a proven
 //! lower bound on the time of every plan with what it assumes, and, when nothing fits, the numbers that would.
 //!
-//! The clock only stops: everything else is driven by counts of work, so that the same seed gives the same plan whenever
-//! the time suffices, and always where the limit counts work ([`Timekeeping`]). More time seldom gives a worse one; where plans do not pack by themselves and luck decides, four times as
-//! much never does (`layout/fit_budget.rs`). Progress goes to `tracing`.
+//! Searches count their work. The clock ends them, and what is left of a limit is divided by it: among starts, proofs, the search and the
+//! packing (docs/design/planner.md, section 2). So the same seed gives the same plan where every part ends before its time does, and
+//! always where the limit counts work ([`Timekeeping`]). More time seldom gives a worse one; where plans do not pack by themselves and luck
+//! decides, four times as much never does (`layout/fit_budget.rs`). Progress goes to `tracing`.
 //!
 //! | folder | what is in it |
 //! |---|---|

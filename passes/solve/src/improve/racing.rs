@@ -12,8 +12,8 @@
 //! Where few are left the best plan is annealed as well (`reannealing.rs`). In small graphs, and where another order may pay, annealed starts
 //! join then, too, twice as long from round to round. Proofs are tried in between.
 //!
-//! Counts decide everything; the clock only stops. Source: Jamieson and Talwalkar, "Non-stochastic best arm identification",
-//! 2016, for the halving.
+//! Rounds are counted. The clock ends them, says when packing is due, and gives proofs and replays a share of what is left.
+//! Source: Jamieson and Talwalkar, "Non-stochastic best arm identification", 2016, for the halving.
 
 use std::sync::Arc;
 

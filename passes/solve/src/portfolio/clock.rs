@@ -1,4 +1,4 @@
-//! The clock, which only stops: no decision but the end of a search depends on it.
+//! The clock, which ends searches, and of whose time each of them gets a part. Within a search nothing depends on it.
 //!
 //! It is the system's, or it counts work: then time passes by a fixed amount with every look at the clock and stands still in
 //! between, so that the same request ends with the same plan on every machine and under any load.
