@@ -244,7 +244,7 @@ fn mistakes_are_refused_before_anything_is_queued() {
         // It goes on from there.
         drop((one(split_step.forward(&there)), one(split_step.backward(&[ones()]))));
         let expected = "the step is for cuda:0, and was asked to run on cpu
-device cuda:7 is not there: this executor has 2 GPU(s)
+device cuda:7 is not there: this machine has 2 GPU(s)
 the step is for cpu, and was asked to run on cuda:0
 argument 0, \"x\", is on Cpu, the step runs on cuda:0
 argument 1, \"w\", is on Cpu, the step runs on cuda:0
