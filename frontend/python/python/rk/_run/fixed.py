@@ -86,9 +86,12 @@ def fit(owner: Any, arguments: Sequence[Any]) -> None:
             group.finish(owner)
             if owner.options.scope == "device" and not owner.stale:
                 _fit_alone(owner)
-            elif not group.shared and not owner.stale:
-                accumulates = group.adds_gradients and alone.have_gradients(arguments)
-                take(owner, alone.variant(owner, owner.base, accumulates=accumulates))
+            elif _is_alone(owner) and alone.have_gradients(arguments):
+                take(owner, alone.variant(owner, owner.base, accumulates=True))
+
+
+def _is_alone(owner: Any) -> bool:
+    return owner.group.adds_gradients and not (owner.group.shared or owner.stale)
 
 
 def _fit_beside(owner: Any) -> None:
