@@ -87,18 +87,6 @@ def test_a_step_that_departs_and_takes_too_much_is_told():
         trained(Tower, in_turn(*steps, beside_something_large, *steps[:1]), by_blocks(budget=budget), steps=5)
 
 
-@pytest.mark.parametrize("share", [0.8, 0.5])
-def test_gradients_that_are_added_count_from_when_they_are_made(share):
-    """Not from the begin of their half, which is where most is there."""
-    plain, bits = trained(Tower, micro_batches_at_once, whole())
-    budget = int(share * max(plain))
-    found, same = trained(Tower, micro_batches_at_once, whole(budget=budget))
-    (known,) = [one for shared in group.GROUPS.values() for one in shared.known]
-    assert equal(bits, same)
-    assert max(found) <= budget
-    assert 0.98 * budget <= known.peak <= 1.01 * max(found), (budget, known.peak, found)
-
-
 @pytest.mark.parametrize("share", [0.6, 0.4])
 def test_gradients_of_weights_that_are_computed_are_not_those_of_parameters(share, recwarn):
     """The inner step of meta-learning: what backward makes of them waits for code of the caller's."""

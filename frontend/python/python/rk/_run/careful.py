@@ -71,7 +71,7 @@ class Careful:
 
     def _backward(self, owner: Any, variant: Variant) -> int:
         """The most that the backward half takes that begins now."""
-        return owner.accumulating(variant) if self.step.events[-1].accumulates else variant.numbers[2]
+        return variant.numbers[2] + (owner.gradient_bytes if self.step.events[-1].accumulates else 0)
 
     def _spare(self, room: int) -> int:
         """What is left free if it can be: a GPU's allocator hands out blocks that are up to a mebibyte longer

@@ -27,15 +27,20 @@ class Call:
 
     def taking(self, variant: Variant) -> Numbers:
         """What another variant takes in its place."""
-        held, forward, backward, time = variant.numbers
-        return held, forward, self.owner.accumulating(variant) if self.accumulates else backward, time
+        return self._with_gradients(variant.numbers)
 
     @property
     def most(self) -> Numbers:
         """What it takes where nothing runs again."""
-        held, forward, backward, time = fixed.most(self.owner)
-        kept = self.owner.keep_all
-        return held, forward, backward + self.taking(kept)[2] - kept.numbers[2], time
+        return self._with_gradients(fixed.most(self.owner))
+
+    def _with_gradients(self, numbers: Numbers) -> Numbers:
+        """All of them from the begin of the half. What that is more than
+        :meth:`rk._run.classes.GraphClass.accumulating` is room for things of the caller's that no step sees,
+        such as results of earlier micro-batches.
+        """
+        held, forward, backward, time = numbers
+        return held, forward, backward + (self.owner.gradient_bytes if self.accumulates else 0), time
 
 
 class Observed:
