@@ -57,10 +57,12 @@ class Careful:
 
     def _fit_backward(self, instance: Instance, room: int) -> None:
         """Sees to it that a backward half takes no more than what it holds and ``room``."""
-        held, backward = instance.variant.numbers[0], self._backward(instance.owner, instance.variant)
+        held, _, backward, _ = instance.variant.numbers
         if torch._C._autograd._get_current_graph_task_keep_graph():
             # Nothing is freed meanwhile that a second backward pass will read.
             backward += held
+        if self.step.events[-1].accumulates:
+            backward += instance.owner.gradient_bytes
         spare = self._spare(room)
         missing = self.make_room(backward - held - room + spare, instance)
         for left_free in (0, spare):
@@ -68,10 +70,6 @@ class Careful:
             if not lacking:
                 return
         self._lacks(instance, lacking)
-
-    def _backward(self, owner: Any, variant: Variant) -> int:
-        """The most that the backward half takes that begins now."""
-        return variant.numbers[2] + (owner.gradient_bytes if self.step.events[-1].accumulates else 0)
 
     def _spare(self, room: int) -> int:
         """What is left free if it can be: a GPU's allocator hands out blocks that are up to a mebibyte longer
@@ -82,14 +80,13 @@ class Careful:
     def _tightened(self, instance: Instance, missing: int) -> int:
         """Lets a backward half run by a plan that takes less, of what it has; what is still missing."""
         owner, (held, _, backward, _) = instance.owner, instance.variant.numbers
-        taking = self._backward(owner, instance.variant)
         if not missing or not owner.switches:
             return missing
         found = owner.holding(held, backward - missing + owner.base.schedule.handed)
         if found is None or not found.code.places <= instance.variant.code.places:
             return missing
         instance.variant = found
-        return max(missing - (taking - self._backward(owner, found)), 0)
+        return max(missing - (backward - found.numbers[2]), 0)
 
     def _careful(self, owner: Any, level: int) -> Variant:
         """What holds least of the variants that fit beside what is there now."""

@@ -35,9 +35,9 @@ class Call:
         return self._with_gradients(fixed.most(self.owner))
 
     def _with_gradients(self, numbers: Numbers) -> Numbers:
-        """All of them from the begin of the half. What that is more than
-        :meth:`rk._run.classes.GraphClass.accumulating` is room for things of the caller's that no step sees,
-        such as results of earlier micro-batches.
+        """Gradients that are added count from the begin of the half. That is more than
+        :meth:`rk._run.classes.GraphClass.accumulating` says, and leaves room for what the caller keeps and no
+        step sees, such as results of earlier micro-batches.
         """
         held, forward, backward, time = numbers
         return held, forward, backward + (self.owner.gradient_bytes if self.accumulates else 0), time
