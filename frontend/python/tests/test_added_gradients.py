@@ -86,3 +86,32 @@ def test_graphs_that_are_never_open_together_do_so_too():
             one(BATCHES[0]).mean().backward()
         peaks.append(seen.peak(weight.grad for weight in one.parameters()))
     assert max(peaks) <= budget, (budget, peaks)
+
+
+def test_a_second_backward_pass_of_one_forward_pass_is_told():
+    (base,), _ = trained(whole(), steps=1, count=1)
+    torch._dynamo.reset()
+    group.GROUPS.clear()
+    model = Tower()
+    budget = int(0.7 * base)
+    whole(budget=budget)(model)
+    with (
+        pytest.warns(UserWarning, match=rf"\(retain_graph=True\).* of the budget of {budget}"),
+        measure.addresses(torch.device("cpu")) as seen,
+    ):
+        loss = model(BATCHES[0])
+        loss.backward(retain_graph=True)
+        loss.backward()
+    assert seen.peak(one.grad for one in model.parameters()) > budget, "there was something to tell"
+
+
+def test_a_backward_pass_that_has_room_for_another_is_not_told(recwarn):
+    (base,), _ = trained(whole(), steps=1, count=1)
+    torch._dynamo.reset()
+    group.GROUPS.clear()
+    model = Tower()
+    whole(budget=3 * base)(model)
+    loss = model(BATCHES[0])
+    loss.backward(retain_graph=True)
+    loss.backward()
+    assert not [one for one in recwarn if "retain_graph" in str(one.message)]

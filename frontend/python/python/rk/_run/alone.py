@@ -1,18 +1,21 @@
 """Calls that have the whole budget: of a model that is one graph, and of graphs that are never open together.
 
-No memory is read for them. What a call takes is known by plan, and changes with one thing that the caller
+No memory is read for them. What a call takes is known by plan, and changes with two things that the caller
 does: where the parameters have gradients (a second micro-batch, ``zero_grad(set_to_none=False)``), those that
-the backward pass makes are added to them, and count until then.
+the backward pass makes are added to them, and count until then; and with ``retain_graph=True`` nothing that
+the backward pass reads is let go of.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import nn
 
-from rk._run.variants import Variant
+from rk._run.variants import Instance, Variant
 
 
 def have_gradients(arguments: Iterable[Any]) -> bool:
@@ -47,7 +50,32 @@ def _fits(owner: Any, found: Variant) -> bool:
     # A share is one of what the call takes without the gradients.
     if owner.options.scope != "activations" or owner.asked_alone[0].endswith("%"):
         return True
-    plan = found.schedule
-    # In an arena there is room for what leaves the step.
-    callers = plan.handed if plan.step is None else 0
-    return owner.accumulating(found) + callers <= plan.budget
+    return owner.accumulating(found) + _callers(found) <= found.schedule.budget
+
+
+def _callers(variant: Variant) -> int:
+    """Bytes of the caller's that count beside the backward half; in an arena there is room for them."""
+    plan = variant.schedule
+    return plan.handed if plan.step is None else 0
+
+
+def tell_twice(instance: Instance) -> None:
+    """Tells the user of a backward half that takes more than was planned when its forward half began: it
+    keeps what it reads for another one, or is that other one and adds its gradients to those of the first.
+    """
+    keeps = torch._C._autograd._get_current_graph_task_keep_graph()
+    if instance.owner.options.scope == "device" or not (keeps or instance.runs_again):
+        return
+    instance.runs_again = True
+    owner, variant = instance.owner, instance.variant
+    plan = variant.schedule
+    adds = have_gradients(instance.leaves)
+    takes = (owner.accumulating(variant) if adds else plan.backward) + _callers(variant)
+    takes += plan.held if keeps else 0
+    if takes > plan.budget:
+        warnings.warn(
+            f"rk: the backward pass of {owner.name} runs more than once for one forward pass "
+            f"(retain_graph=True), and its plan counts on one: it may take {takes} bytes of the budget of "
+            f"{plan.budget}. One backward pass of the sum of the losses keeps the budget",
+            stacklevel=2,
+        )

@@ -65,8 +65,7 @@ def key_of(options: Options) -> tuple[str, str, str]:
 def of(kind: type[Group], device: torch.device, options: Options) -> Group:
     """The group of a graph with these options, made if there is none."""
     key = (str(device), *key_of(options))
-    found = GROUPS.get(key)
-    if found is None:
+    if (found := GROUPS.get(key)) is None:
         found = GROUPS[key] = kind(device, options)
     return found
 
@@ -243,8 +242,11 @@ class Group(Metered, Careful):
 
     def begin_backward(self, instance: Instance) -> None:
         """A backward half begins."""
+        if not self.shared:
+            alone.tell_twice(instance)
+            return
         with self.lock:
-            if self.step is None or not self.shared or instance.place < 0:
+            if self.step is None or instance.place < 0:
                 return
             self._let_go()
             if self.step.begins(instance, forward=False):
@@ -294,11 +296,9 @@ class Group(Metered, Careful):
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
-        key = (
-            owner,
-            any(one.is_leaf and one.grad is not None for one in (args[place] for place in owner.trained[:1])),
-            saved_hooks.installed()[0],
-        )
+        first = (args[place] for place in owner.trained[:1])
+        has_gradients = any(one.is_leaf and one.grad is not None for one in first)
+        key = owner, has_gradients, saved_hooks.installed()[0]
         known = self.sequences.expected(key) if self.shared else None
         known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)

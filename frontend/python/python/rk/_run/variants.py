@@ -172,6 +172,7 @@ class Instance:
         "owner",
         "place",
         "remembered",
+        "runs_again",
         "setting",
         "variant",
         "versions",
@@ -196,6 +197,8 @@ class Instance:
         """The parameters that it computes gradients of."""
         self.computes_more = False
         """Some of the weights are computed, so that their gradients are not those of parameters."""
+        self.runs_again = False
+        """Its backward half has kept what it reads, for another one."""
         self.beside: dict[Key, torch.Tensor] | None = None
         """What is saved beyond the slots."""
         self.versions: dict[Key, int] = {}
