@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 
 import rk
+from rk._codegen import saved_hooks
 from rk._run import group
 
 pytestmark = pytest.mark.filterwarnings("error:rk. a step of:UserWarning")
@@ -88,3 +89,31 @@ def test_steps_with_and_without_checkpoints_are_told_apart():
 def test_a_checkpoint_that_selects_sees_the_same_operators_twice():
     contexts = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
     kept(lambda: Segments(2, dropout=0.2, context_fn=contexts), once, 1.1)
+
+
+class Reentrant(Segments):
+    def forward(self, ids, skip=()):
+        x = self.embedding(ids)
+        for place in range(0, len(self.blocks), self.each):
+            x = checkpoint(self.segment, x, place, use_reentrant=True)
+        return nn.functional.cross_entropy(self.head(x).flatten(0, 1), ids.flatten())
+
+
+def test_what_reentrant_checkpoints_hold_is_told_of():
+    _, plain = trained(Reentrant, once, by_blocks())
+    with pytest.warns(UserWarning, match="a reentrant .* comes on top of the budget .*use_reentrant=False"):
+        _, same = trained(Reentrant, once, by_blocks(budget="100%"))
+    assert equal(plain, same)
+
+
+def test_a_checkpoint_that_is_made_otherwise_is_told_of():
+    def pack(tensor):
+        return tensor
+
+    pack.__module__ = "torch.utils.checkpoint"
+    saved_hooks._tell_unknown.cache_clear()
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed),
+        pytest.warns(UserWarning, match="not made as rk knows it"),
+    ):
+        assert saved_hooks.awaited() is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 import weakref
 from typing import Any
 
@@ -41,7 +43,20 @@ def awaited() -> weakref.ref[Any] | None:
     pack = torch._C._autograd._top_saved_tensors_default_hooks(False)[0]
     names = getattr(getattr(pack, "__code__", None), "co_freevars", ())
     cells = dict(zip(names, pack.__closure__ or (), strict=True)) if names else {}
-    return weakref.ref(cells["frame"].cell_contents) if "frame" in cells else None
+    if "frame" in cells:
+        return weakref.ref(cells["frame"].cell_contents)
+    _tell_unknown()
+    return None
+
+
+@functools.cache
+def _tell_unknown() -> None:
+    """Says, once, that this torch keeps what a checkpoint will run again where rk does not look."""
+    warnings.warn(
+        f"rk: torch.utils.checkpoint of torch {torch.__version__} is not made as rk knows it, so the inputs "
+        "that checkpoints around compiled calls hold until they run again are not counted in the budget",
+        stacklevel=2,
+    )
 
 
 def autograd_is_compiled() -> bool:

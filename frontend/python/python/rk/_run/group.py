@@ -163,8 +163,8 @@ class Group(Metered, Careful):
     def last(self, owner: Any) -> Instance | None:
         """The newest open instance of a class."""
         with self.lock:
-            mine = [one for one in self.open.values() if one.owner is owner and not one.closed]
-            return mine[-1] if mine else None
+            mine = (one for one in reversed(self.open.values()) if one.owner is owner and not one.closed)
+            return next(mine, None)
 
     def begin(self, owner: Any, args: Sequence[Any]) -> Instance:
         """A forward half begins: which variant is it?"""
@@ -230,8 +230,7 @@ class Group(Metered, Careful):
         """Equal layers are one class, and each call has parameters of its own."""
         if self.options.scope != "total":
             return
-        for place in owner.state:
-            storage = args[place].untyped_storage()
+        for storage in (args[place].untyped_storage() for place in owner.state):
             self._resident[storage._cdata] = storage.nbytes()
         for place in owner.trained:
             self._resident["gradient", args[place].untyped_storage()._cdata] = args[place].nbytes
@@ -296,8 +295,9 @@ class Group(Metered, Careful):
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
-        first = (args[place] for place in owner.trained[:1])
-        has_gradients = any(one.is_leaf and one.grad is not None for one in first)
+        self.awaited.begin(owner)
+        first = [args[place] for place in owner.trained[:1] if args[place].is_leaf]
+        has_gradients = any(one.grad is not None for one in first)
         key = owner, has_gradients, saved_hooks.installed()[0]
         known = self.sequences.expected(key) if self.shared else None
         known = known if known is not None and self._suits(known) else None
