@@ -71,6 +71,42 @@ def test_the_smallest_budget_that_the_error_names_does():
     assert budget < max(found) <= smallest
 
 
+def test_both_sets_of_gradients_are_in_the_scope_total():
+    """From the second micro-batch on there are parameters, their gradients, and those to come."""
+    model = Tower()
+    stands = sum(one.nbytes for one in model.parameters())
+    (base,), _ = trained(whole(), steps=1, count=1)
+    budget = 2 * stands + int(0.6 * base)
+    _, bits = trained(lambda model: model.compile(backend="aot_eager"))
+    found, same = total(budget)
+    assert equal(bits, same) and 0.95 * budget <= stands + max(found) <= budget
+    whole(budget=budget - stands // 2, scope="total")(model)
+    model(BATCHES[0]).backward()
+    with pytest.raises(rk.BudgetError, match="to which those of .* are added") as told:
+        model(BATCHES[1]).backward()
+    smallest = told.value.smallest_bytes
+    found, _ = total(smallest)
+    assert budget - stands // 2 < stands + max(found) <= smallest
+
+
+def total(budget):
+    """The peaks of some steps with all gradients, and their bits."""
+    torch._dynamo.reset()
+    group.GROUPS.clear()
+    gc.collect()
+    torch.manual_seed(0)
+    model = Tower()
+    whole(budget=budget, scope="total")(model)
+    peaks, bits = [], []
+    for _ in range(3):
+        with measure.addresses(torch.device("cpu")) as seen:
+            passes(model)
+        peaks.append(seen.peak([]))
+        bits += [one.grad.clone() for one in model.parameters()]
+        model.zero_grad()
+    return peaks, bits
+
+
 def test_graphs_that_are_never_open_together_do_so_too():
     """Two models take turns, each of which is one graph."""
     (base,), _ = trained(whole(), steps=1, count=1)

@@ -115,7 +115,11 @@ class Problem:
     @functools.cached_property
     def adding(self) -> Problem:
         """The same step where its gradients are added to others, and count until then."""
-        about = {"standing": self.standing, "measures": self.measures}
+        standing = self.standing
+        if self.options.scope == "total" and not self._lowers:
+            # The gradients of this step are values of it now, and those that are there already stand.
+            standing += self.step.gradient_bytes()
+        about = {"standing": standing, "measures": self.measures}
         return Problem(self.step, self.options, self.device, adds=True, **about)
 
     def base_peak(self, inside: int) -> int:

@@ -48,7 +48,7 @@ def variant(owner: Any, found: Variant, *, accumulates: bool) -> Variant:
 
 def _fits(owner: Any, found: Variant) -> bool:
     # A share is one of what the call takes without the gradients.
-    if owner.options.scope != "activations" or owner.asked_alone[0].endswith("%"):
+    if owner.options.scope == "device" or owner.asked_alone[0].endswith("%"):
         return True
     return owner.accumulating(found) + _callers(found) <= found.schedule.budget
 
