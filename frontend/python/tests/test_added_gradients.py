@@ -71,40 +71,50 @@ def test_the_smallest_budget_that_the_error_names_does():
     assert budget < max(found) <= smallest
 
 
-def test_both_sets_of_gradients_are_in_the_scope_total():
+@pytest.mark.parametrize("codegen", ["fx", "inductor", "rk"])
+def test_both_sets_of_gradients_are_in_the_scope_total(codegen):
     """From the second micro-batch on there are parameters, their gradients, and those to come."""
-    model = Tower()
-    stands = sum(one.nbytes for one in model.parameters())
+    reference = "inductor" if codegen == "inductor" else "aot_eager"
+    _, bits = trained(lambda model: model.compile(backend=reference))
     (base,), _ = trained(whole(), steps=1, count=1)
-    budget = 2 * stands + int(0.6 * base)
-    _, bits = trained(lambda model: model.compile(backend="aot_eager"))
-    found, same = total(budget)
-    assert equal(bits, same) and 0.95 * budget <= stands + max(found) <= budget
-    whole(budget=budget - stands // 2, scope="total")(model)
-    model(BATCHES[0]).backward()
+    stands = sum(one.nbytes for one in Tower().parameters())
+    budget = 2 * stands + int({"fx": 0.6, "inductor": 0.7, "rk": 0.7}[codegen] * base)
+    found, same = total(budget, codegen)
+    assert equal(bits, same)
+    assert 0.93 * budget <= max(found) <= budget, (budget, found)
+
+
+def test_the_smallest_budget_of_the_scope_total_does():
+    stands = sum(one.nbytes for one in Tower().parameters())
+    (base,), _ = trained(whole(), steps=1, count=1)
+    budget = 3 * stands // 2 + int(0.6 * base)
     with pytest.raises(rk.BudgetError, match="to which those of .* are added") as told:
-        model(BATCHES[1]).backward()
+        total(budget)
     smallest = told.value.smallest_bytes
     found, _ = total(smallest)
-    assert budget - stands // 2 < stands + max(found) <= smallest
+    assert budget < max(found) <= smallest
 
 
-def total(budget):
-    """The peaks of some steps with all gradients, and their bits."""
+def total(budget, codegen="fx"):
+    """The peaks of some steps with parameters and all gradients, and their bits."""
     torch._dynamo.reset()
     group.GROUPS.clear()
     gc.collect()
     torch.manual_seed(0)
     model = Tower()
-    whole(budget=budget, scope="total")(model)
+    whole(budget=budget, scope="total", codegen=codegen)(model)
+    stands = sum(one.nbytes for one in model.parameters())
     peaks, bits = [], []
-    for _ in range(3):
+    for step in range(3):
         with measure.addresses(torch.device("cpu")) as seen:
             passes(model)
-        peaks.append(seen.peak([]))
+        # An arena was there when the second step began.
+        (owner,) = next(iter(group.GROUPS.values())).classes
+        plan = owner.base.schedule
+        peaks.append(stands + seen.peak([]) + (plan.arena if plan.step is not None and step else 0))
         bits += [one.grad.clone() for one in model.parameters()]
         model.zero_grad()
-    return peaks, bits
+    return peaks[1:] if codegen == "rk" else peaks, bits
 
 
 def test_graphs_that_are_never_open_together_do_so_too():
@@ -136,8 +146,8 @@ def test_a_second_backward_pass_of_one_forward_pass_is_told():
         measure.addresses(torch.device("cpu")) as seen,
     ):
         loss = model(BATCHES[0])
-        loss.backward(retain_graph=True)
-        loss.backward()
+        for _ in range(2):
+            loss.backward(retain_graph=True)
     assert seen.peak(one.grad for one in model.parameters()) > budget, "there was something to tell"
 
 

@@ -48,15 +48,12 @@ def variant(owner: Any, found: Variant, *, accumulates: bool) -> Variant:
 
 def _fits(owner: Any, found: Variant) -> bool:
     # A share is one of what the call takes without the gradients.
-    if owner.options.scope == "device" or owner.asked_alone[0].endswith("%"):
+    if owner.asked_alone[0].endswith("%"):
         return True
-    return owner.accumulating(found) + _callers(found) <= found.schedule.budget
-
-
-def _callers(variant: Variant) -> int:
-    """Bytes of the caller's that count beside the backward half; in an arena there is room for them."""
-    plan = variant.schedule
-    return plan.handed if plan.step is None else 0
+    plan = found.schedule
+    # In an arena there is room for what leaves the step.
+    callers = plan.handed if plan.step is None else 0
+    return owner.accumulating(found) + callers <= plan.budget
 
 
 def tell_twice(instance: Instance) -> None:
@@ -64,18 +61,22 @@ def tell_twice(instance: Instance) -> None:
     keeps what it reads for another one, or is that other one and adds its gradients to those of the first.
     """
     keeps = torch._C._autograd._get_current_graph_task_keep_graph()
-    if instance.owner.options.scope == "device" or not (keeps or instance.runs_again):
-        return
-    instance.runs_again = True
     owner, variant = instance.owner, instance.variant
     plan = variant.schedule
+    # What has an arena runs backward once, and refuses another pass by itself.
+    if plan.step is not None or not (keeps or instance.runs_again):
+        return
+    instance.runs_again = True
     adds = have_gradients(instance.leaves)
-    takes = (owner.accumulating(variant) if adds else plan.backward) + _callers(variant)
+    takes = (owner.accumulating(variant) if adds else plan.backward) + plan.handed
     takes += plan.held if keeps else 0
-    if takes > plan.budget:
+    # What stands beside the halves is in the budget of the plan and in its peak.
+    stands = plan.peak - max(plan.forward, plan.backward + plan.handed)
+    missing = takes + stands - plan.budget
+    if missing > 0:
         warnings.warn(
             f"rk: the backward pass of {owner.name} runs more than once for one forward pass "
-            f"(retain_graph=True), and its plan counts on one: it may take {takes} bytes of the budget of "
-            f"{plan.budget}. One backward pass of the sum of the losses keeps the budget",
+            f"(retain_graph=True), and its plan counts on one: {missing} bytes of the budget of "
+            f"{owner.asked_alone[0]} may be missing. One backward pass of the sum of the losses keeps it",
             stacklevel=2,
         )

@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from rk._run.metered import Metered
 from rk._run.optimizers import Optimizers
 from rk._run.parameters import are_gathered, may_be_gathered, trained
 from rk._run.sequences import Sequences
-from rk._run.steps import Given, Known, Step
+from rk._run.steps import Known, Step, given
 from rk._run.variants import Instance
 from rk.errors import BudgetError
 
@@ -65,7 +65,8 @@ def key_of(options: Options) -> tuple[str, str, str]:
 def of(kind: type[Group], device: torch.device, options: Options) -> Group:
     """The group of a graph with these options, made if there is none."""
     key = (str(device), *key_of(options))
-    if (found := GROUPS.get(key)) is None:
+    found = GROUPS.get(key)
+    if found is None:
         found = GROUPS[key] = kind(device, options)
     return found
 
@@ -163,8 +164,8 @@ class Group(Metered, Careful):
     def last(self, owner: Any) -> Instance | None:
         """The newest open instance of a class."""
         with self.lock:
-            mine = (one for one in reversed(self.open.values()) if one.owner is owner and not one.closed)
-            return next(mine, None)
+            mine = [one for one in self.open.values() if one.owner is owner and not one.closed]
+            return mine[-1] if mine else None
 
     def begin(self, owner: Any, args: Sequence[Any]) -> Instance:
         """A forward half begins: which variant is it?"""
@@ -230,7 +231,8 @@ class Group(Metered, Careful):
         """Equal layers are one class, and each call has parameters of its own."""
         if self.options.scope != "total":
             return
-        for storage in (args[place].untyped_storage() for place in owner.state):
+        for place in owner.state:
+            storage = args[place].untyped_storage()
             self._resident[storage._cdata] = storage.nbytes()
         for place in owner.trained:
             self._resident["gradient", args[place].untyped_storage()._cdata] = args[place].nbytes
@@ -295,10 +297,14 @@ class Group(Metered, Careful):
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
-        self.awaited.begin(owner)
-        first = [args[place] for place in owner.trained[:1] if args[place].is_leaf]
-        has_gradients = any(one.grad is not None for one in first)
-        key = owner, has_gradients, saved_hooks.installed()[0]
+        if self.alone_suffices:
+            # With scope `device`, all that is there when a step begins counts.
+            self.awaited.begin(owner)
+        key = (
+            owner,
+            any(one.is_leaf and one.grad is not None for one in (args[place] for place in owner.trained[:1])),
+            saved_hooks.installed()[0],
+        )
         known = self.sequences.expected(key) if self.shared else None
         known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)
@@ -314,9 +320,9 @@ class Group(Metered, Careful):
             self.meter.begin()
             # What was computed or gathered for the first instance is not what the step began with. Without
             # gradients nothing tells it from a batch that stands there, until backward is over.
-            self.step.given = _storages(args[place] for place in owner.others)
-            given = sum(one.nbytes for one in self.step.given.values())
-            self.step.floor = self.meter.read()[0] - given - self.meter.parameters.gathered_bytes
+            self.step.given = given(args[place] for place in owner.others)
+            made = sum(one.nbytes for one in self.step.given.values())
+            self.step.floor = self.meter.read()[0] - made - self.meter.parameters.gathered_bytes
             self.step.began = self.meter.raw
         elif known is not None and known.watched and self.meter.works:
             self.step.began = self.meter.glance()
@@ -386,15 +392,3 @@ class Group(Metered, Careful):
                 if any(one.owner is next_owner for one in step.instances):
                     raise
             self.times += 1
-
-
-def _storages(arguments: Iterable[Any]) -> dict[int, Given]:
-    """Of what was computed, and of what fills its storage and might have been."""
-    found = {}
-    for one in arguments:
-        if isinstance(one, torch.Tensor) and one.layout is torch.strided:
-            storage = one.untyped_storage()
-            is_made = one.grad_fn is not None
-            if is_made or one.nbytes == storage.nbytes():
-                found[storage._cdata] = Given(weakref.ref(storage), storage.nbytes(), is_made)
-    return found

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import torch
+
 from rk._run.variants import Instance, Variant
 
 
@@ -61,6 +63,18 @@ class Given(NamedTuple):
     nbytes: int
     is_made: bool
     """It was computed, and has gradients."""
+
+
+def given(arguments: Iterable[Any]) -> dict[int, Given]:
+    """By address, the storages of what was computed, and of what fills its storage and might have been."""
+    found = {}
+    for one in arguments:
+        if isinstance(one, torch.Tensor) and one.layout is torch.strided:
+            storage = one.untyped_storage()
+            is_made = one.grad_fn is not None
+            if is_made or one.nbytes == storage.nbytes():
+                found[storage._cdata] = Given(weakref.ref(storage), storage.nbytes(), is_made)
+    return found
 
 
 class Level(NamedTuple):
