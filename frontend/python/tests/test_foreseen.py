@@ -9,7 +9,7 @@ from test_units import MOST, plans, within  # noqa: F401
 from torch import nn
 
 from benchmarks.small_models import Loss, Recurrent
-from rk._run.classes import GraphClass
+from rk._plan.schedule import Problem
 
 
 class Attention(nn.Module):
@@ -48,10 +48,10 @@ def is_foreseen(planned):
 def test_results_that_nobody_reads_are_not_made(plans, monkeypatch):  # noqa: F811
     """Everything runs again, so that forward makes of each kernel's results what forward itself reads."""
 
-    def checkpoint(owner, *_):
-        return dataclasses.replace(owner.problem.checkpoint(), budget=10**6)
+    def checkpoint(problem, *_):
+        return dataclasses.replace(problem.checkpoint(), budget=10**6)
 
-    monkeypatch.setattr(GraphClass, "planned", checkpoint)
+    monkeypatch.setattr(Problem, "plan", checkpoint)
     torch.manual_seed(0)
     model = Attention()
     x = torch.randn(2, 64, 16)

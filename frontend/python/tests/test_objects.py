@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -20,6 +22,20 @@ class Scale:
 
     def __init__(self, by):
         self.by = by
+
+
+@functools.cache
+def register() -> str:
+    """The name of :class:`Scale` in a schema. PyTorch registers a type once in a process, and the fixture of
+    a module may be made more than once: a worker of pytest-xdist may come back to this file.
+    """
+    from torch._library.opaque_object import get_opaque_type_name, register_opaque_type
+    from torch._opaque_base import OpaqueBase
+
+    global Scale
+    Scale = type("Scale", (OpaqueBase,), dict(vars(Scale)))
+    register_opaque_type(Scale, typ="reference")
+    return get_opaque_type_name(Scale)
 
 
 def scaled(x, scale):
@@ -41,13 +57,7 @@ def by_scaled(ctx, dy):
 
 @pytest.fixture(scope="module", autouse=True)
 def library():
-    from torch._library.opaque_object import get_opaque_type_name, register_opaque_type
-    from torch._opaque_base import OpaqueBase
-
-    global Scale
-    Scale = type("Scale", (OpaqueBase,), dict(vars(Scale)))
-    register_opaque_type(Scale, typ="reference")
-    name = get_opaque_type_name(Scale)
+    name = register()
     library = torch.library.Library("rk_objects", "DEF")
     library.define(f"twice({name} scale) -> {name}")
     library.define(f"scaled(Tensor x, {name} scale) -> Tensor")
