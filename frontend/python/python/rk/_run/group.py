@@ -259,6 +259,7 @@ class Group(Metered, Careful):
                 room = self.room(self.step)
                 if room is not None and self.step.is_careful:
                     self._fit_backward(instance, room - level)
+                self._foresee(instance)
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""

@@ -156,6 +156,14 @@ class Metered:
         step.floor = min(step.floor, event.level)
         return event.level - step.floor
 
+    def _foresee(self, instance: Instance) -> None:
+        """Notes what a backward half that was metered will take by its plan. What is read of it when it is
+        over may have the gradients that it makes, so that less is certain then.
+        """
+        if instance.owner.switches and self.meter.works:
+            held, _, backward, _ = instance.variant.numbers
+            self.step.surely = max(self.step.surely, self.step.events[-1].level + backward - held)
+
     def _raw(self) -> int:
         self._level()
         return self.meter.raw
