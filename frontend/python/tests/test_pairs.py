@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 import torch
-from test_runs import Block, ids, kept
+from test_runs import Block, Tower, equal, ids, in_turn, kept, once, trained
 from torch import nn
 
 
@@ -58,6 +58,24 @@ def late(model):
 @pytest.mark.parametrize(("step", "share"), [(pair, 0.45), (triplet, 0.6), (accumulated, 0.6), (late, 0.6)])
 def test_the_budget_is_kept_from_the_first_step_on(step, share):
     kept(Encoder, step, share, compiled=whole)
+
+
+def test_a_first_pair_that_takes_too_much_is_told_of():
+    """Code that is not compiled makes most of it, the first call's part before anybody counts."""
+
+    def two_losses(model):
+        (model(BATCHES[0]) + model(BATCHES[1])).backward()
+
+    def one_block(**options):
+        compiled = whole(**options)
+        return lambda model: compiled(model.blocks[0])
+
+    steps = [once, two_losses, once]
+    plain, bits = trained(lambda: Tower(1), in_turn(*steps), one_block(), steps=3)
+    budget = int(0.6 * plain[1])
+    with pytest.warns(UserWarning, match=rf"a step of 2 calls has taken \d+ bytes of the budget of {budget}"):
+        found, same = trained(lambda: Tower(1), in_turn(*steps), one_block(budget=budget), steps=3)
+    assert equal(bits, same) and found[1] > budget
 
 
 class Rectified(nn.Module):

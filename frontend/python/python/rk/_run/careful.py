@@ -189,7 +189,8 @@ class Careful:
             budget = room + self.stands(step)
         else:
             return
-        took = max(self.taken(step) - step.to_come - (step.peak - step.surely), step.seen)
+        took = self.taken(step) - step.to_come - (step.peak - step.surely) - step.assumed
+        took = max(took, step.seen)
         is_told = step.is_told or (known is not None and known.needs is not None)
         if is_told or took <= budget + self.let_go_late():
             return

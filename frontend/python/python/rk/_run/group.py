@@ -295,6 +295,7 @@ class Group(Metered, Careful):
         # What was there before the meter began is not in what it reads on the CPU.
         there = self.meter.read()[0] + self._unseen() - self.there_by_plan() if self.meter.works else 0
         self.step.floor = there
+        self.step.assumed = sum(one.owner.output_bytes for one in self.open.values())
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
@@ -354,7 +355,7 @@ class Group(Metered, Careful):
         if step.metered:
             step.see()
             self.floor = step.floor
-            if step.whole and self.meter.works:
+            if self.meter.works:
                 self._tell_exceeded(step)
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)

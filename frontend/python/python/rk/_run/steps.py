@@ -152,6 +152,10 @@ class Step:
         """The most that was read above them."""
         self.surely = 0
         """The same at least: gradients that were made meanwhile may be in the other."""
+        self.assumed = 0
+        """Bytes above the floor that may be no part of it: results of calls that began before the floor was
+        known, if the caller had let go of them by then.
+        """
         self.without: list[Any] = []
         """The parameters whose gradients a backward half has begun to compute, and that have none yet."""
         self.to_come = 0
