@@ -11,7 +11,9 @@ use rand_chacha::ChaCha8Rng;
 use rk_plan::arena::{check_no_overlap, placed_at};
 use rk_plan::{Bytes, Graph, base_trace, judge, text, working_set};
 use rk_solve::synthetic::{Family, graph};
-use rk_solve::{Addresses, Outcome, Request, Solver, Spare, Status, pareto, solve, with_addresses};
+use rk_solve::{
+    Addresses, Outcome, Request, Solver, Spare, Status, Timekeeping, pareto, solve, with_addresses,
+};
 
 /// Residual blocks with a mirrored backward half.
 fn residual(blocks: usize) -> Graph {
@@ -291,4 +293,17 @@ fn the_smallest_budget_is_looked_for_when_nothing_fits() {
         };
         assert!(MORE.into_iter().any(holds), "{family:?} {seed}");
     }
+}
+
+/// Who asks for less than what is named as the smallest budget is not given a plan after all.
+#[test]
+fn well_below_the_smallest_budget_no_plan_is_found_soon() {
+    let graph = graph(Family::Layered, 200, 2);
+    let asked = |budget| {
+        let (time_limit, timekeeping) = (Duration::from_secs(2), Timekeeping::Work);
+        solve(&Request { time_limit, timekeeping, ..Request::new(&graph, budget) })
+    };
+    let named = asked(Bytes(1)).smallest_found.expect("at least the given order");
+    let below = Bytes(named.0 / 100 * 85);
+    assert!(asked(below).plan.is_none(), "{below} does, and {named} was named");
 }

@@ -2,29 +2,36 @@
 //!
 //! - gap eviction with cost ignored, towards budgets halved between what is proven to be too little and the smallest peak seen, each
 //!   from where the one before ended
-//! - the same by whole attempts, each from the given order and from the sequence with the smallest peak: what was evicted for a budget
-//!   that could not be met is in the way of the next
+//! - the same by whole attempts, each from the given order, from the sequence with the smallest peak and by the fallback: what was
+//!   evicted for a budget that could not be met is in the way of the next. Where all of them get stuck, annealing finds a way in graphs
+//!   that are not large
 //!
-//! The number of steps is fixed. Source: docs/design/planner.md, 12.1.
+//! Source: docs/design/planner.md, 12.1.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::construct::depth_first_order::fallback;
 use crate::construct::gap_eviction::{EvictionParams, Repair};
 use crate::construct::greedy::greedy;
 use crate::construct::list_scheduling::list_schedules;
+use crate::improve::annealing::{Annealing, HEATS};
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::worthwhile::{MOVES_PER_NODE, SMALL_GRAPH};
 use crate::state::flat_graph::from_sequence;
 use crate::state::slotted_timeline::SlottedTimeline;
 
 /// Halvings of the interval between proof and plan.
 const STEPS: u32 = 12;
-/// Randomised repairs of an attempt.
+/// Randomised repairs of an attempt, and fallbacks.
 const TRIES: u32 = 4;
+/// By which part of the smallest peak the attempts fall at first, and by which at last.
+const PARTS: (i64, i64) = (4, 256);
 /// The share of the time limit that this may take on top, and of the time that is left after a proof that nothing fits.
 const SHARE: (f64, f64) = (0.05, 0.5);
 /// The most that this may take in either case.
@@ -72,22 +79,57 @@ pub(crate) fn search(task: &mut Incumbent) {
     by_attempts(task, least, &clock);
 }
 
-/// Halves the interval from `low` to the smallest peak seen.
-fn by_attempts(task: &mut Incumbent, mut low: i64, clock: &Clock) {
-    let base: Vec<u32> = (0..task.model.len() as u32).collect();
-    let seed = task.request.seed;
-    for _ in 0..STEPS {
+/// Falls from the smallest peak seen by a part of it, which is halved where no attempt succeeds: whether one does says little about
+/// budgets below, so nothing is taken to be out of reach but what is proven to be.
+fn by_attempts(task: &mut Incumbent, least: i64, clock: &Clock) {
+    let mut part = PARTS.0;
+    while part <= PARTS.1 && !clock.expired() {
         let Some((peak, sequence)) = &task.smallest else { return };
         let high = i64::try_from(peak.0).unwrap_or(i64::MAX);
-        if clock.expired() || low >= high {
+        if least >= high {
             return;
         }
-        let middle = low + (high - low) / 2;
-        let least = from_sequence(sequence);
-        let attempt = |start: &[u32]| greedy(&task.model, start, middle, seed, TRIES, clock);
-        match attempt(&base).or_else(|| attempt(&least)) {
-            Some(best) => task.offer(&best.nodes, Solver::Greedy),
-            None => low = middle + 1,
+        let budget = (high - high / part - 1).max(least);
+        attempt(task, budget, &from_sequence(sequence), clock);
+        if task.smallest.as_ref().is_none_or(|(peak, _)| i64::try_from(peak.0).unwrap_or(i64::MAX) >= high) {
+            part *= 2;
+        }
+    }
+}
+
+/// Offers what fits a budget, by the first of the ways that finds it.
+fn attempt(task: &mut Incumbent, budget: i64, smallest: &[u32], clock: &Clock) {
+    let model = Arc::clone(&task.model);
+    let given: Vec<u32> = (0..model.len() as u32).collect();
+    let seed = task.request.seed;
+    let evicted = |start: &[u32]| greedy(&model, start, budget, seed, TRIES, clock);
+    if let Some(best) = evicted(&given).or_else(|| evicted(smallest)) {
+        return task.offer(&best.nodes, Solver::Greedy);
+    }
+    for turn in 0..TRIES {
+        let mut found = false;
+        fallback(&model, budget, seed, turn, clock, |nodes| {
+            task.offer(nodes, Solver::Greedy);
+            found = true;
+        });
+        if found {
+            return;
+        }
+    }
+    if model.len() > SMALL_GRAPH {
+        return;
+    }
+    for (start, heat) in [smallest, &given].into_iter().zip(HEATS) {
+        let moves = MOVES_PER_NODE * model.len() as u64;
+        let mut annealing = Annealing::new(&model, start, budget, seed);
+        annealing.run(moves / 4, false, heat, clock);
+        annealing.run(moves, true, heat, clock);
+        task.offer(&annealing.best, Solver::Local);
+        if annealing.best_excess == 0 {
+            return;
+        }
+        if let Some(best) = evicted(&annealing.best) {
+            return task.offer(&best.nodes, Solver::Local);
         }
     }
 }
