@@ -80,14 +80,18 @@ class Metered:
         return level + unseen
 
     def _surely(self, unseen: int) -> int:
-        """What was there at the last reading's most at least: autograd may have gradients that it has not
-        given to their parameters yet, because other halves will add to them.
+        """What was there at the last reading's most at least."""
+        return self.meter.surely - self._late() + unseen
+
+    def _late(self) -> int:
+        """Bytes of the gradients that autograd may have and has not given to their parameters yet, because
+        other halves will add to them.
         """
-        step, late = self.step, 0
-        if step is not None and self.adds_gradients:
-            step.without = [one for one in step.without if one.grad is None]
-            late = sum(one.nbytes for one in step.without)
-        return self.meter.surely - late + unseen
+        step = self.step
+        if step is None or not self.adds_gradients:
+            return 0
+        step.without = [one for one in step.without if one.grad is None]
+        return sum(one.nbytes for one in step.without)
 
     def _unseen(self, without: Instance | None = None) -> int:
         """Bytes of the arenas of open calls in which there is no value now: on the CPU values are counted."""
@@ -137,6 +141,7 @@ class Metered:
         if self.meter.works:
             event.level = self._level()
             event.raw, event.gradients = self.meter.raw, self.meter.gradients
+            event.late = self._late()
             event.before, self._unread = self._unread, 0
             step.peak = max(step.peak, event.before)
             step.surely, self._unread_surely = max(step.surely, self._unread_surely), 0
@@ -162,7 +167,8 @@ class Metered:
         """
         if instance.owner.switches and self.meter.works:
             held, _, backward, _ = instance.variant.numbers
-            self.step.surely = max(self.step.surely, self.step.events[-1].level + backward - held)
+            event = self.step.events[-1]
+            self.step.surely = max(self.step.surely, event.level - event.late + backward - held)
 
     def _raw(self) -> int:
         self._level()

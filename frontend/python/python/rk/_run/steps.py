@@ -26,6 +26,8 @@ class Event:
     """The same with gradients."""
     gradients: int = 0
     """Bytes of the gradients, where they are not part of the level."""
+    late: int = 0
+    """Bytes of the level that may be gradients which autograd has not given to their parameters yet."""
     accumulates: bool = False
     """The parameters have gradients, or other halves of the step make some, to which those of this half are
     added.
