@@ -1,10 +1,26 @@
-"""What calls hold between their halves: graphs that are kept, features of frozen layers, what was drawn."""
+"""What calls hold between their halves: graphs that are kept, features of frozen layers, what was drawn; and
+what a step is told to have taken.
+"""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
-from test_runs import Tower, by_blocks, departs, equal, ids, in_turn, kept, micro_batches_at_once, trained
+from test_runs import (
+    Tower,
+    by_blocks,
+    departs,
+    equal,
+    ids,
+    in_turn,
+    kept,
+    micro_batches_at_once,
+    once,
+    trained,
+)
+from torch import nn
 
 from rk._run import group
 
@@ -132,3 +148,29 @@ def test_what_is_there_for_a_moment_in_later_steps_is_told_and_observed():
 
 def with_nothing(model):
     model(ids()).backward()
+
+
+class Noisy(Tower):
+    """What is not compiled keeps as much for backward, before the first block, as four blocks are given."""
+
+    def forward(self, ids, skip=()):
+        x = self.embedding(ids)
+        for _ in range(4):
+            x = x * torch.rand_like(x)
+        for block in self.blocks:
+            x = block(x)
+        return nn.functional.cross_entropy(self.head(x).flatten(0, 1), ids.flatten())
+
+
+def test_a_first_step_that_took_a_little_too_much_is_told_of():
+    """By less than the gradients of one block, which may or may not be in what is read of the last one."""
+    plain, _ = trained(Noisy, once, by_blocks(), steps=1)
+    (least, *_), _ = trained(Noisy, once, by_blocks(budget=plain[0]), steps=1)
+    group.GROUPS.clear()
+    with pytest.warns(
+        UserWarning, match=r"rk: a step of 8 calls has taken \d+ bytes .*: it was the first"
+    ) as told:
+        found, _ = trained(Noisy, once, by_blocks(budget=least - 1024))
+    assert found[0] == least and max(found[1:]) < least
+    (took,) = re.findall(r"has taken (\d+)", " ".join(str(one.message) for one in told))
+    assert 0.999 * least <= int(took) <= least

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import subprocess
 import sys
 import threading
@@ -306,32 +305,6 @@ def test_a_known_step_that_took_too_much_is_observed_once_more():
         found, same = trained(Tower, in_turn(*turns), by_blocks(budget=budget), steps=6)
     assert equal(bits, same)
     assert all(peak <= budget for peak in found[2:]), (budget, found)
-
-
-class Noisy(Tower):
-    """What is not compiled keeps as much for backward, before the first block, as four blocks are given."""
-
-    def forward(self, ids, skip=()):
-        x = self.embedding(ids)
-        for _ in range(4):
-            x = x * torch.rand_like(x)
-        for block in self.blocks:
-            x = block(x)
-        return nn.functional.cross_entropy(self.head(x).flatten(0, 1), ids.flatten())
-
-
-def test_a_first_step_that_took_a_little_too_much_is_told_of():
-    """By less than the gradients of one block, which may or may not be in what is read of the last one."""
-    plain, _ = trained(Noisy, once, by_blocks(), steps=1)
-    (least, *_), _ = trained(Noisy, once, by_blocks(budget=plain[0]), steps=1)
-    group.GROUPS.clear()
-    with pytest.warns(
-        UserWarning, match=r"rk: a step of 8 calls has taken \d+ bytes .*: it was the first"
-    ) as told:
-        found, _ = trained(Noisy, once, by_blocks(budget=least - 1024))
-    assert found[0] == least and max(found[1:]) < least
-    (took,) = re.findall(r"has taken (\d+)", " ".join(str(one.message) for one in told))
-    assert 0.999 * least <= int(took) <= least
 
 
 @pytest.mark.parametrize("made", ["in each step", "before"])
