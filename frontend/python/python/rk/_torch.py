@@ -267,6 +267,11 @@ def is_unseen() -> bool:
     return _version(torch.__version__) > _version(SEEN[-1])
 
 
+def gives_gradients_up() -> bool:
+    """Whether a compiled backward pass may let go of the gradients that it is given before it is over."""
+    return _version(torch.__version__) >= (2, 13)
+
+
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2])
 

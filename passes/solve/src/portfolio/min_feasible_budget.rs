@@ -3,8 +3,8 @@
 //! - gap eviction with cost ignored, towards budgets halved between what is proven to be too little and the smallest peak seen, each
 //!   from where the one before ended
 //! - the same by whole attempts, each from the given order, from the sequence with the smallest peak and by the fallback: what was
-//!   evicted for a budget that could not be met is in the way of the next. Where all of them get stuck, annealing finds a way in graphs
-//!   that are not large
+//!   evicted for a budget that could not be met is in the way of the next. Where all of them get stuck, annealing may find a way in
+//!   graphs that are not large
 //!
 //! Source: docs/design/planner.md, 12.1.
 
@@ -86,50 +86,57 @@ fn by_attempts(task: &mut Incumbent, least: i64, clock: &Clock) {
     while part <= PARTS.1 && !clock.expired() {
         let Some((peak, sequence)) = &task.smallest else { return };
         let high = i64::try_from(peak.0).unwrap_or(i64::MAX);
-        if least >= high {
-            return;
+        let budget = high - high / part - 1;
+        if budget < least {
+            // What is left to try lies between that and the peak.
+            part *= 2;
+            continue;
         }
-        let budget = (high - high / part - 1).max(least);
-        attempt(task, budget, &from_sequence(sequence), clock);
-        if task.smallest.as_ref().is_none_or(|(peak, _)| i64::try_from(peak.0).unwrap_or(i64::MAX) >= high) {
+        let smallest = from_sequence(sequence);
+        if !attempt(task, budget, &smallest, clock) {
             part *= 2;
         }
     }
 }
 
-/// Offers what fits a budget, by the first of the ways that finds it.
-fn attempt(task: &mut Incumbent, budget: i64, smallest: &[u32], clock: &Clock) {
+/// Offers what fits a budget, by the first of the ways that finds it; whether one does.
+fn attempt(task: &mut Incumbent, budget: i64, smallest: &[u32], clock: &Clock) -> bool {
     let model = Arc::clone(&task.model);
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let seed = task.request.seed;
     let evicted = |start: &[u32]| greedy(&model, start, budget, seed, TRIES, clock);
     if let Some(best) = evicted(&given).or_else(|| evicted(smallest)) {
-        return task.offer(&best.nodes, Solver::Greedy);
+        task.offer(&best.nodes, Solver::Greedy);
+        return true;
     }
+    let mut found = false;
     for turn in 0..TRIES {
-        let mut found = false;
         fallback(&model, budget, seed, turn, clock, |nodes| {
             task.offer(nodes, Solver::Greedy);
             found = true;
         });
-        if found {
-            return;
+        if found || clock.expired() {
+            return found;
         }
     }
     if model.len() > SMALL_GRAPH {
-        return;
+        return false;
     }
     for (start, heat) in [smallest, &given].into_iter().zip(HEATS) {
         let moves = MOVES_PER_NODE * model.len() as u64;
         let mut annealing = Annealing::new(&model, start, budget, seed);
         annealing.run(moves / 4, false, heat, clock);
         annealing.run(moves, true, heat, clock);
+        // Its best may have a smaller peak than all before and yet not fit.
         task.offer(&annealing.best, Solver::Local);
-        if annealing.best_excess == 0 {
-            return;
+        let fits = annealing.best_excess == 0;
+        if let Some(best) = evicted(&annealing.best).filter(|_| !fits) {
+            task.offer(&best.nodes, Solver::Local);
+            found = true;
         }
-        if let Some(best) = evicted(&annealing.best) {
-            return task.offer(&best.nodes, Solver::Local);
+        if found || fits {
+            return true;
         }
     }
+    false
 }

@@ -24,7 +24,7 @@ from rk._plan.options import Options
 from rk._run import agreement, alone, fixed, observe, sequence, watched
 from rk._run.awaited import Awaited
 from rk._run.careful import Careful
-from rk._run.metered import Metered
+from rk._run.metered import NOTHING, Metered
 from rk._run.optimizers import Optimizers
 from rk._run.parameters import are_gathered, may_be_gathered, trained
 from rk._run.sequences import Sequences
@@ -255,11 +255,11 @@ class Group(Metered, Careful):
             if not self.step.is_careful:
                 self._is_surprised(self.step)
             if self.step.metered or self.step.departed:
-                level = self._meters(instance, forward=False)
+                held, level = instance.variant.numbers[0], self._meters(instance, forward=False)
                 room = self.room(self.step)
                 if room is not None and self.step.is_careful:
                     self._fit_backward(instance, room - level)
-                self._foresee(instance)
+                self._foresee(instance, held)
 
     def end_backward(self, instance: Instance) -> None:
         """Its backward half is over."""
@@ -295,7 +295,8 @@ class Group(Metered, Careful):
         # What was there before the meter began is not in what it reads on the CPU.
         there = self.meter.read()[0] + self._unseen() - self.there_by_plan() if self.meter.works else 0
         self.step.floor = there
-        self.step.assumed = sum(one.owner.output_bytes for one in self.open.values())
+        hooked = sum(one.variant.numbers[0] for one in self.open.values() if one.is_hooked)
+        self.step.assumed = hooked + sum(one.owner.output_bytes for one in self.open.values())
 
     def _new_step(self, owner: Any, args: Sequence[Any]) -> None:
         self.finish(owner)
@@ -311,8 +312,7 @@ class Group(Metered, Careful):
         known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)
         self.step = Step(key, known, metered=metered, whole=True)
-        self.step.floor, self._unread = self.floor, 0
-        self._unread_surely = 0
+        self.step.floor, self._unread, self._unread_surely = self.floor, NOTHING, NOTHING
         if metered and self.meter.works:
             if not self.sequences.known and self._tidied != len(self.classes):
                 # What nobody has any more would be there now, and gone when somebody looks. Once for each

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from rk import _torch
 from rk._plan.options import Options
 from rk._run import observe
 from rk._run.observe import Meter
@@ -17,6 +18,11 @@ from rk._run.variants import Instance
 
 MARGIN = 200
 """Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
+
+NOTHING = -(1 << 62)
+"""Bytes where nothing has been read yet. On the CPU a reading may be below zero: what was handed out before
+the counter began may have come back, and gradients that it has not counted are taken off.
+"""
 
 
 class Metered:
@@ -31,9 +37,9 @@ class Metered:
     options: Options
     shared: bool
     step: Step | None
-    _unread = 0
+    _unread = NOTHING
     """The most bytes that were read since the last event, and belong to the next one."""
-    _unread_surely = 0
+    _unread_surely = NOTHING
     """The same at least."""
 
     @functools.cached_property
@@ -142,9 +148,11 @@ class Metered:
             event.level = self._level()
             event.raw, event.gradients = self.meter.raw, self.meter.gradients
             event.late = self._late()
-            event.before, self._unread = self._unread, 0
-            step.peak = max(step.peak, event.before)
-            step.surely, self._unread_surely = max(step.surely, self._unread_surely), 0
+            event.before, surely = self._unread, self._unread_surely
+            self._unread = self._unread_surely = NOTHING
+            is_first = not step.events
+            step.peak = event.before if is_first else max(step.peak, event.before)
+            step.surely = surely if is_first else max(step.surely, surely)
         else:
             observe.tell_uncounted(self.options.budget, self.device)
             event.level = event.before = sum(one.bytes for one in self.open.values())
@@ -161,14 +169,19 @@ class Metered:
         step.floor = min(step.floor, event.level)
         return event.level - step.floor
 
-    def _foresee(self, instance: Instance) -> None:
-        """Notes what a backward half that was metered will take by its plan. What is read of it when it is
-        over may have the gradients that it makes, so that less is certain then.
+    def _foresee(self, instance: Instance, held: int) -> None:
+        """Notes what a backward half that has been metered will take at least, by its plan and what it
+        ``held`` when it began. What is read when it is over may have the gradients that it makes.
         """
-        if instance.owner.switches and self.meter.works:
-            held, _, backward, _ = instance.variant.numbers
-            event = self.step.events[-1]
-            self.step.surely = max(self.step.surely, event.level - event.late + backward - held)
+        if not (instance.owner.switches and self.meter.works):
+            return
+        owner, variant = instance.owner, instance.variant
+        # The plan takes what is the caller's to stay until the half is over.
+        callers = sum(variant.code.callers.values())
+        callers += owner.output_bytes if _torch.gives_gradients_up() else 0
+        # Others may have made room since the half began.
+        level = self._level() - self.step.events[-1].late
+        self.step.surely = max(self.step.surely, level + variant.numbers[2] - held - callers)
 
     def _raw(self) -> int:
         self._level()
