@@ -93,50 +93,49 @@ fn by_attempts(task: &mut Incumbent, least: i64, clock: &Clock) {
             continue;
         }
         let smallest = from_sequence(sequence);
-        if !attempt(task, budget, &smallest, clock) {
+        attempt(task, budget, &smallest, clock);
+        if !is_met(task, budget) {
             part *= 2;
         }
     }
 }
 
-/// Offers what fits a budget, by the first of the ways that finds it; whether one does.
-fn attempt(task: &mut Incumbent, budget: i64, smallest: &[u32], clock: &Clock) -> bool {
+/// Whether a sequence within this budget has been judged: annealing does not count generator states, so its word is not enough.
+fn is_met(task: &Incumbent, budget: i64) -> bool {
+    task.smallest.as_ref().is_some_and(|(peak, _)| i64::try_from(peak.0).is_ok_and(|peak| peak <= budget))
+}
+
+/// Offers what may fit a budget, one way after the other until one does.
+fn attempt(task: &mut Incumbent, budget: i64, smallest: &[u32], clock: &Clock) {
     let model = Arc::clone(&task.model);
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let seed = task.request.seed;
     let evicted = |start: &[u32]| greedy(&model, start, budget, seed, TRIES, clock);
     if let Some(best) = evicted(&given).or_else(|| evicted(smallest)) {
-        task.offer(&best.nodes, Solver::Greedy);
-        return true;
+        return task.offer(&best.nodes, Solver::Greedy);
     }
-    let mut found = false;
     for turn in 0..TRIES {
-        fallback(&model, budget, seed, turn, clock, |nodes| {
-            task.offer(nodes, Solver::Greedy);
-            found = true;
-        });
-        if found || clock.expired() {
-            return found;
+        fallback(&model, budget, seed, turn, clock, |nodes| task.offer(nodes, Solver::Greedy));
+        if is_met(task, budget) || clock.expired() {
+            return;
         }
     }
     if model.len() > SMALL_GRAPH {
-        return false;
+        return;
     }
     for (start, heat) in [smallest, &given].into_iter().zip(HEATS) {
         let moves = MOVES_PER_NODE * model.len() as u64;
         let mut annealing = Annealing::new(&model, start, budget, seed);
         annealing.run(moves / 4, false, heat, clock);
         annealing.run(moves, true, heat, clock);
-        // Its best may have a smaller peak than all before and yet not fit.
         task.offer(&annealing.best, Solver::Local);
-        let fits = annealing.best_excess == 0;
-        if let Some(best) = evicted(&annealing.best).filter(|_| !fits) {
+        if !is_met(task, budget)
+            && let Some(best) = evicted(&annealing.best)
+        {
             task.offer(&best.nodes, Solver::Local);
-            found = true;
         }
-        if found || fits {
-            return true;
+        if is_met(task, budget) {
+            return;
         }
     }
-    false
 }
