@@ -6,6 +6,7 @@ import gc
 
 import pytest
 import torch
+from codegens import CODEGENS
 from test_held_calls import whole
 from test_runs import Tower, equal, ids
 from torch import nn
@@ -41,7 +42,7 @@ def trained(compiled, *, none=True, steps=3, count=3):
     return peaks, bits
 
 
-@pytest.mark.parametrize("codegen", ["fx", "inductor", "rk"])
+@pytest.mark.parametrize("codegen", [*CODEGENS, "inductor"])
 @pytest.mark.parametrize("none", [True, False], ids=["none", "zeros"])
 def test_one_graph_keeps_its_budget_in_every_micro_batch(codegen, none):
     reference = "inductor" if codegen == "inductor" else "aot_eager"
@@ -71,7 +72,7 @@ def test_the_smallest_budget_that_the_error_names_does():
     assert budget < max(found) <= smallest
 
 
-@pytest.mark.parametrize("codegen", ["fx", "inductor", "rk"])
+@pytest.mark.parametrize("codegen", [*CODEGENS, "inductor"])
 def test_both_sets_of_gradients_are_in_the_scope_total(codegen):
     """From the second micro-batch on there are parameters, their gradients, and those to come."""
     reference = "inductor" if codegen == "inductor" else "aot_eager"
