@@ -1,6 +1,6 @@
 """Trains a torchvision classifier within a memory budget.
 
-    python examples/train_classifier.py --budget 60%
+    python examples/train_classifier.py --budget 90%
     python examples/train_classifier.py --network resnet50 --batch 32 --size 224 --budget 2GiB
 
 The pictures are drawn at random, so that nothing has to be downloaded; put your own loader into `batches`.
@@ -44,7 +44,7 @@ def main() -> None:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", default="resnet18")
-    parser.add_argument("--budget", default="60%")
+    parser.add_argument("--budget", default="90%")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--size", type=int, default=64)

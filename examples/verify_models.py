@@ -20,7 +20,7 @@ import warnings
 import models
 import torch
 from rk._plan import measure
-from rk._report import bits
+from rk._codegen import bits
 from torch import nn
 
 import rk

@@ -28,7 +28,7 @@ def Rk_Stage : I32EnumAttr<"Stage", "the contract that a step satisfies", [
 def Rk_StageAttr : EnumAttr<Rk_Dialect, Rk_Stage, "stage"> {
   let summary = "the contract that a step satisfies";
   let description = [{
-    Stands on a `func.func` as `rk.stage`. The contracts are the table at the top of this page.
+    Stands on a `func.func` as `rk.stage`. docs/ir.md has the contracts.
 
     ```mlir
     func.func @step(...) attributes {rk.stage = #rk.stage<scheduled>} { ... }

@@ -125,6 +125,7 @@ def main() -> None:
     """Reads the command line; Markdown goes to standard output."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit", description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="*", default=list(MODELS), metavar="MODEL", help=", ".join(MODELS))
+    models = parser.parse_args().models
     warnings.simplefilter("ignore")
     about = (
         "foreseen, MB",
@@ -138,7 +139,7 @@ def main() -> None:
     )
     print(f"| model | {' | '.join(about)} |")
     print(f"|---|{'---:|' * len(about)}")
-    for row in rows(parser.parse_args().models):
+    for row in rows(models):
         print(row, flush=True)
 
 

@@ -84,7 +84,7 @@ def row(name: str, share: int) -> str:
 
 def main() -> None:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="benchmarks.loans", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.loans", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", default=NAMES, help=f"of {', '.join(MODELS)}")
     parser.add_argument("--shares", nargs="+", type=int, default=SHARES, metavar="PERCENT")
     given = parser.parse_args()

@@ -96,7 +96,7 @@ class Campaign:
 
 def options() -> argparse.ArgumentParser:
     """What the command line takes."""
-    parser = argparse.ArgumentParser(prog="campaigns.programs", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m campaigns.programs", description=__doc__.splitlines()[0])
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument(
         "--count", type=int, default=0, help="how many seeds; 0 for as many as the time allows"

@@ -21,6 +21,11 @@ def test_the_page_is_written_from_the_records(tmp_path):
     assert copy.read_text() == PAGE.read_text()
 
 
+def test_a_page_that_is_not_there_is_begun(tmp_path):
+    page.write(tmp_path / "new.md", PAGE.with_suffix(""))
+    assert page.table(RECORDS).splitlines()[-1] in (tmp_path / "new.md").read_text()
+
+
 def test_what_was_said_can_be_read():
     found = [about.get("says", "") for kinds in RECORDS.values() for about in kinds.values()]
     assert not [text for text in found if text.endswith("...")], "cut off"

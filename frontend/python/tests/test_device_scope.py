@@ -128,9 +128,10 @@ def test_the_step_of_an_optimizer_is_checked_against_a_share_as_soon_as_it_is_kn
         optimizer.step()
 
 
-def test_a_capacity_that_cannot_be_read_is_refused(monkeypatch):
-    monkeypatch.setenv("RK_CPU_MEMORY", "60%")
-    with pytest.raises(Exception, match="RK_CPU_MEMORY='60%' is no number of bytes"):
+@pytest.mark.parametrize("stated", ["60%", "lots"])
+def test_a_capacity_that_cannot_be_read_is_refused(monkeypatch, stated):
+    monkeypatch.setenv("RK_CPU_MEMORY", stated)
+    with pytest.raises(Exception, match=f"RK_CPU_MEMORY='{stated}' is no number of bytes, such as 16GiB"):
         trained(whole, torch.optim.SGD, budget="auto")
 
 

@@ -126,6 +126,14 @@ def test_a_step_without_a_budget_has_no_schedule():
         _ = rk.graphs(net(), SAMPLE).scheduled
 
 
+@pytest.mark.parametrize(
+    ("stage", "said"), [("scheduled", "takes a plan"), ("planned", "no stage 'planned'")]
+)
+def test_a_stage_that_no_pass_leads_to_is_refused(stage, said):
+    with pytest.raises(rk.OptionError, match=said):
+        rk.graphs(net(), SAMPLE).raw.at(stage)
+
+
 def test_graphs_are_drawn(tmp_path):
     files = rk.graphs(net(), SAMPLE).render(tmp_path)
     assert all(b"<svg" in file.read_bytes() for file in files)
@@ -230,3 +238,8 @@ def test_exports_are_what_rk_import_reads(tmp_path):
     subprocess.run(command, check=True, capture_output=True, env=libraries)
     answer = json.loads(_rk.rematerialize(step.read_text(), budget="70%", time_limit="1s"))
     assert answer["peak"] <= answer["budget"] < answer["base_peak"]
+
+
+def test_a_model_that_nothing_trains_is_not_verified():
+    with pytest.raises(rk.OptionError, match="no parameter of it requires a gradient"):
+        rk.verify(net().requires_grad_(False), SAMPLE, "60%", **QUICK)

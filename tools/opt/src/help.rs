@@ -17,8 +17,8 @@ Examples:
   rk-opt step.mlir --rematerialize --budget=60% --mlir-print-ir-after-all    every stage on the way
 
 Every option of mlir-opt works; --help-list prints all of them.
-Exit status: 0 done, 1 refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 an option is not \
-understood, 5 a step at a stage that cannot be planned, 6 the output cannot be written.";
+Exit status: 0 done, 1 refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 the value of \
+an option is not understood, 5 a step at a stage that cannot be planned, 6 the output cannot be written.";
 
 /// Whether help is asked for.
 pub fn is_wanted(command: &[OsString]) -> bool {

@@ -3,7 +3,7 @@
 //! `rk-opt STEP.mlir --rematerialize --budget=2GiB -o OUT.mlir`. The command line is MLIR's own (`MlirOptMain`); four things
 //! are added to it. `--help` shows the passes of rk (`help`). A file given by `-o` is written whole or not at all. It keeps locations, because they carry the
 //! module paths that later tools show. And the exit code tells why there is no output: 1 the input or a pass was
-//! refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 an option of a pass is not understood,
+//! refused, 2 the budget is proven infeasible, 3 no schedule was found in the time, 4 the value of a pass option is not understood,
 //! 5 a step is at a stage that cannot be planned, 6 the output cannot be written. `RK_LOG=rk_solve=info` shows the planner at work.
 
 mod help;

@@ -29,7 +29,7 @@ def write(page: Path, folder: Path) -> None:
     """Writes the tables of the page anew."""
     files = sorted(folder.glob("*.json"), key=lambda file: [int(part) for part in file.stem.split(".")])
     versions = {file.stem: json.loads(file.read_text())["kinds"] for file in files}
-    head, rest = page.read_text().split(BEGIN)
+    head, rest = (page.read_text() if page.exists() else f"# Conformance\n\n{BEGIN}{END}").split(BEGIN)
     _, tail = rest.split(END)
     page.write_text(f"{head}{BEGIN}{table(versions)}\n{sentences(versions)}{END}{tail}")
 

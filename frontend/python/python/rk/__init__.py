@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rk import config as config
     from rk import models as models
     from rk import rkgb as rkgb
+    from rk import rockmate as rockmate
     from rk._chain.checkpointable import Checkpointable as Checkpointable
     from rk._compile.rockmate import CheckpointedModule as CheckpointedModule
     from rk._compile.rockmate import Rockmate as Rockmate
@@ -78,13 +79,13 @@ _LATE = {
 }
 """What is imported when it is first used, and from where: PyTorch loads slowly, and so does the compiler."""
 
-__all__ = ["compile", "config", "models", "rkgb", *_LATE]
+__all__ = ["compile", "config", "models", "rkgb", "rockmate", *_LATE]
 
 
 if not TYPE_CHECKING:
     # A type checker that saw it would believe every name.
     def __getattr__(name: str) -> Any:
-        if name in ("config", "errors", "models", "rkgb"):
+        if name in ("config", "errors", "models", "rkgb", "rockmate"):
             return importlib.import_module(f"rk.{name}")
         if name == "__version__":
             found = importlib.import_module("rk._rk").version()

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from rk import _rk
 from rk._plan import living
-from rk._plan.options import parse_budget
 from rk.errors import CompileError, OptionError
 
 SUPPORTED = ("cpu", "cuda")
@@ -82,10 +82,10 @@ def stated_capacity(device: torch.device) -> int | None:
     text = os.environ.get(STATED)
     if text is None or device.type != "cpu":
         return None
-    size = parse_budget(STATED, text)
-    if not size.isdigit():
-        raise OptionError(f"{STATED}={text!r} is no number of bytes")
-    return int(size)
+    try:
+        return _rk.budget_bytes(text)
+    except ValueError as error:
+        raise OptionError(f"{STATED}={text!r} is no number of bytes, such as 16GiB") from error
 
 
 def rounded(left: int, steps: int = 16) -> int:

@@ -96,7 +96,7 @@ class Options:
         for name in given:
             if name not in known:
                 close = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"; did you mean '{close[0]}'?" if close else ""
+                hint = f"; did you mean '{close[0]}'?" if close else "."
                 raise OptionError(f"rk has no option '{name}'{hint} There are: {', '.join(sorted(known))}")
         for name, check in _CHECKS.items():
             if name in given:

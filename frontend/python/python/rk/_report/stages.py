@@ -65,7 +65,14 @@ class StepGraph:
 
         Returns:
             The step at that stage; a graph that is there already, or further, is returned as it is.
+
+        Raises:
+            OptionError: There is no such stage, or only a plan leads there.
         """
+        if stage not in STAGES:
+            raise OptionError(f"there is no stage '{stage}'; there are {', '.join(STAGES)}")
+        if stage not in _PASSES and STAGES.index(stage) > STAGES.index(self.stage):
+            raise OptionError(f"stage '{stage}' takes a plan: rk.graphs(model, sample, budget=...).{stage}")
         text = self.text
         for missing in STAGES[STAGES.index(self.stage) + 1 : STAGES.index(stage) + 1]:
             text = _rk.run_passes(text, _PASSES[missing])

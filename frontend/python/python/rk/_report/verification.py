@@ -123,10 +123,16 @@ def verify(
 
     Raises:
         BudgetError: Nothing fits into the budget.
-        OptionError: An option is not known, or is one that cannot be measured so.
+        OptionError: An option is not known, or is one that cannot be measured so; or there is nothing to
+            train.
     """
     checked = Options.parse({**options, "budget": budget})
     checked.check_foreseen("rk.verify")
+    if not any(one.requires_grad for one in model.parameters()):
+        raise OptionError(
+            "rk.verify trains the model, and no parameter of it requires a gradient; "
+            "call requires_grad_(True) on what is to be trained"
+        )
     if checked.codegen == "rk":
         raise OptionError(
             "rk.verify measures what PyTorch's allocator hands out, and does not see the arena of "
