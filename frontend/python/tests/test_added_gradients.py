@@ -162,3 +162,50 @@ def test_a_backward_pass_that_has_room_for_another_is_not_told(recwarn):
     loss.backward(retain_graph=True)
     loss.backward()
     assert not [one for one in recwarn if "retain_graph" in str(one.message)]
+
+
+def zeroed_in_the_middle(compiled, steps=6):
+    """Peaks and bits where the last gradients are let go of between the two passes."""
+    torch._dynamo.reset()
+    group.GROUPS.clear()
+    torch.manual_seed(0)
+    model = Tower()
+    compiled(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    peaks = []
+    for step in range(steps):
+        with measure.memory(torch.device("cpu")) as read:
+            loss = model(BATCHES[step % 3])
+            optimizer.zero_grad()
+            loss.backward()
+        optimizer.step()
+        peaks.append(read.peak)
+    return peaks, [one.detach() for one in model.parameters()]
+
+
+@pytest.mark.parametrize("share", [0.6, 0.4])
+def test_gradients_that_go_before_the_backward_pass_need_no_room(share):
+    """With 40 %, no plan would leave room for them."""
+    (base,), _ = trained(whole(), steps=1, count=1)
+    _, bits = zeroed_in_the_middle(whole())
+    budget = int(share * base)
+    found, same = zeroed_in_the_middle(whole(budget=budget))
+    assert equal(bits, same)
+    (owner,) = next(iter(group.GROUPS.values())).classes
+    assert owner.zeroes
+    # What is there when a step begins, the last gradients, is let go of.
+    gradients = sum(one.nbytes for one in same)
+    assert all(peak <= budget + gradients for peak in found), (budget, found)
+
+
+def test_who_adds_again_after_letting_go_is_told():
+    (base,), _ = trained(whole(), steps=1, count=1)
+    model = Tower()
+    whole(budget=int(0.6 * base))(model)
+    for zeroes in (False, True, True):
+        loss = model(BATCHES[0])
+        if zeroes:
+            model.zero_grad()
+        loss.backward()
+    with pytest.warns(UserWarning, match="to others, which it did not do in its last call: .* bytes"):
+        model(BATCHES[1]).backward()

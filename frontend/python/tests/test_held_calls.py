@@ -90,6 +90,22 @@ def test_calls_that_keep_what_they_have_drawn_let_go_of_it(share):
     departs(lambda: Tower(dropout=0.2), micro_batches_at_once, share)
 
 
+@pytest.mark.parametrize("share", [0.6, 0.4])
+def test_gradients_that_go_between_the_halves_are_not_of_the_step(share):
+    """As in PyTorch's own first examples: the last step's gradients are there in the forward pass, and are
+    let go of in front of the backward pass.
+    """
+    peaks, _ = trained(Tower, once, by_blocks())
+    model = Tower()
+    by_blocks(budget=int(share * peaks[-1]))(model)
+    for _ in range(6):
+        loss = model(ids())
+        model.zero_grad()
+        loss.backward()
+    (shared,) = group.GROUPS.values()
+    assert shared.step.known is not None and not shared.step.departed
+
+
 @pytest.mark.filterwarnings("always:rk. a step of:UserWarning")
 def test_a_step_that_departs_and_takes_too_much_is_told():
     """Nothing of the second forward pass was foreseen, and still less of what the caller has beside it."""

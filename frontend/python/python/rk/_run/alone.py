@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from rk._run.variants import Instance, Variant
+from rk.errors import BudgetError
 
 
 def have_gradients(arguments: Iterable[Any]) -> bool:
@@ -54,6 +55,42 @@ def _fits(owner: Any, found: Variant) -> bool:
     # In an arena there is room for what leaves the step.
     callers = plan.handed if plan.step is None else 0
     return owner.accumulating(found) + callers <= plan.budget
+
+
+def chosen(instance: Instance) -> Variant:
+    """What a call whose gradients may be added to others runs. Where no plan leaves room for them, that is
+    told when its backward half begins: the caller may have let go of the others by then.
+    """
+    owner = instance.owner
+    if not have_gradients(instance.leaves) or _fits(owner, owner.base):
+        return owner.base
+    instance.finds_gradients = True
+    if owner.zeroes:
+        return owner.base
+    try:
+        return owner.adding
+    except BudgetError:
+        return owner.base
+
+
+def begin_backward(instance: Instance) -> None:
+    """Tells the user of a backward half that will take more than was planned when its forward half began.
+
+    Raises:
+        BudgetError: It adds its gradients to others, and no plan leaves room for them.
+    """
+    if instance.finds_gradients and not instance.runs_again:
+        owner, adds = instance.owner, have_gradients(instance.leaves)
+        owner.zeroes = not adds
+        if adds and instance.variant is owner.base:
+            takes = owner.accumulating(owner.base) + owner.base.schedule.handed
+            missing = takes - owner.adding.schedule.budget
+            warnings.warn(
+                f"rk: {owner.name} adds its gradients to others, which it did not do in its last call: "
+                f"{missing} bytes of the budget of {owner.asked_alone[0]} may be missing in this one",
+                stacklevel=2,
+            )
+    tell_twice(instance)
 
 
 def tell_twice(instance: Instance) -> None:

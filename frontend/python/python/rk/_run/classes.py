@@ -52,6 +52,8 @@ class GraphClass:
         """
         self.asked_alone: tuple[str, int] | None = None
         """The same for a plan that has the whole budget."""
+        self.zeroes = False
+        """Gradients that are there when a call begins are let go of before its backward half."""
         self.holds_least = False
         """It has one plan, which was made to hold no more than it must."""
         self.adds = False

@@ -187,9 +187,8 @@ class Group(Metered, Careful):
             if step.begins(instance, forward=True):
                 self.sequences.rejoin(step, self._suits)
             if not self.shared:
-                if owner.switches and not instance.is_fixed:
-                    accumulates = self.adds_gradients and alone.have_gradients(instance.leaves)
-                    instance.variant = alone.variant(owner, owner.base, accumulates=accumulates)
+                if owner.switches and not instance.is_fixed and self.adds_gradients:
+                    instance.variant = alone.chosen(instance)
             elif step.is_careful or self._is_surprised(step):
                 level = self._meters(instance, forward=True)
                 if owner.switches and not instance.is_fixed:
@@ -244,7 +243,7 @@ class Group(Metered, Careful):
     def begin_backward(self, instance: Instance) -> None:
         """A backward half begins."""
         if not self.shared:
-            alone.tell_twice(instance)
+            alone.begin_backward(instance)
             return
         with self.lock:
             if self.step is None or instance.place < 0:

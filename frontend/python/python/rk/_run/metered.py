@@ -196,8 +196,10 @@ class Metered:
         # A reading forgets the most so far, which a metered step asks for.
         now = self._raw() if step.metered else self.meter.glance()
         if not step.metered:
-            # Gradients that were made meanwhile may be in the most.
-            step.seen = max(step.seen, self.meter.most - step.began - gradients + known.made)
+            # Gradients that came or went meanwhile may be in the most.
+            before = max((one for one in known.watched if one < place), default=place)
+            there = max(known.watched[before].gradients, gradients)
+            step.seen = max(step.seen, self.meter.most - step.began - there + known.made)
         more = now - step.began - growth
         free = max(known.budget - max(known.peak, known.measured or 0), 0)
         late = self.let_go_late()

@@ -163,6 +163,7 @@ class Instance:
         "beside",
         "free",
         "closed",
+        "finds_gradients",
         "computes_more",
         "group",
         "is_fixed",
@@ -197,6 +198,8 @@ class Instance:
         """The parameters that it computes gradients of."""
         self.computes_more = False
         """Some of the weights are computed, so that their gradients are not those of parameters."""
+        self.finds_gradients = False
+        """When it begins, there are gradients, to which its own would be added beyond the budget."""
         self.runs_again = False
         """Its backward half has kept what it reads, for another one."""
         self.beside: dict[Key, torch.Tensor] | None = None
