@@ -1,12 +1,14 @@
 //! Text in, passes run, a schedule or text out.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use pyo3::prelude::*;
 use rk_dialect::diagnostic::Diagnostic;
-use rk_dialect::ops::{self, NodeOp, RunOp, StepOp};
-use rk_dialect::{Context, Module};
-use rk_plan::{Halves, Sequence, judge};
+use rk_dialect::ops::{self, NodeOp, RunOp, StepOp, Transfer, WaitOp};
+use rk_dialect::{Context, Module, Value, transfers};
+use rk_plan::{Halves, Sequence, Trace, judge};
+use rk_rewrite::moves;
 use rk_rewrite::planning::Problem;
 use serde_json::{Map, Value as Json, json};
 
@@ -33,21 +35,22 @@ pub(crate) fn passes() -> MutexGuard<'static, ()> {
 /// A budget that cannot be met is replaced by the smallest one found, if one was; then the answer has `unmet`: what a
 /// BudgetError would say (`message`, `budget`, `smallest`, `impossible_below`, `holder`). Without `addresses`, the live bytes
 /// alone must be within the budget, wherever an allocator puts them. `reserve` bytes of the budget are somebody else's. With
-/// `lower`, the step gets its addresses and is translated to a step file, too.
+/// `lower`, the step gets its addresses and is translated to a step file, too. With a `bandwidth` such as 25GB/s, values may wait in host
+/// memory behind a link of that bandwidth and `latency`, in at most `host_budget` bytes of it where that is given.
 ///
 /// `time_limit` is a span of time such as 500ms, or auto. With auto, a first search that finds no plan is followed by a longer one, of
 /// `again_at_most`: unless the caller is not `patient`, or no plan can exist and `on_infeasible` is error. It is best where the plan for
 /// the smallest budget is wanted instead, and error where it is only told.
 ///
 /// Returns JSON: `runs`, a list of [call, again] in order of execution, where a call is the line number in the location of
-/// its `rk.aten`; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
+/// its `rk.aten`; `moves`, a list of [position in runs, "offload", "fetch", "wait" or "host_wait", call, result]; `budget`, `peak`, `base_peak`, `resident` in bytes; `time`, `base_time`, `lower_bound` in ns; `status`,
 /// `solver`; of a step that hands over, `forward`, `held`, `handed`, `backward`, `accumulating`: the bytes of its halves. With
 /// `stages`, also `stages`: the text of every stage that it went through. With `lower`, also `step`: the text of the step file,
 /// and `arena`: the bytes that it runs in.
 ///
 /// Raises OptionError, BudgetError (with numbers), CompileError.
 #[pyfunction]
-#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="auto", timekeeping="wall", on_infeasible="error", patient=true, again_at_most="10s", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false))]
+#[pyo3(signature = (text, *, budget, scope="activations", solver="auto", time_limit="auto", timekeeping="wall", on_infeasible="error", patient=true, again_at_most="10s", seed=0, threads=1, addresses=false, reserve=0, lower=false, stages=false, bandwidth="", latency="", host_budget=""))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub fn rematerialize(
     py: Python<'_>,
@@ -66,13 +69,23 @@ pub fn rematerialize(
     reserve: u64,
     lower: bool,
     stages: bool,
+    bandwidth: &str,
+    latency: &str,
+    host_budget: &str,
 ) -> PyResult<String> {
     let options = [budget, scope, solver, time_limit, timekeeping, again_at_most];
-    if let Some(bad) =
-        options.iter().find(|value| value.is_empty() || value.contains(['{', '}', ' ', '\'', '"']))
-    {
+    let link = [bandwidth, latency, host_budget];
+    let ends = ['{', '}', ' ', '\'', '"'];
+    let bad = options.into_iter().find(|value| value.is_empty() || value.contains(ends));
+    if let Some(bad) = bad.or_else(|| link.into_iter().find(|value| value.contains(ends))) {
         return Err(crate::errors::OptionError::new_err(format!("'{bad}' is no value of an option")));
     }
+    let moves: String = [("bandwidth", bandwidth), ("latency", latency), ("host-budget", host_budget)]
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| format!(" {name}={value}"))
+        .collect();
+    let moves = if moves.is_empty() { moves } else { format!(" offload{moves}") };
     let again = match on_infeasible {
         _ if !patient => "none",
         "error" => "plan",
@@ -86,7 +99,7 @@ pub fn rematerialize(
     let plan = format!(
         "rematerialize{{budget={budget} scope={scope} solver={solver} time-limit={time_limit} search-again={again} \
          again-at-most={again_at_most} timekeeping={timekeeping} seed={seed} threads={threads} addresses={addresses} \
-         reserve={reserve} on-infeasible=smallest anonymize=false}}"
+         reserve={reserve} on-infeasible=smallest anonymize=false{moves}}}"
     );
     detached(py, || {
         let _passes = passes();
@@ -98,8 +111,7 @@ pub fn rematerialize(
             seen.push(with_stage(&module));
         }
         let step = only_step(&module)?;
-        let mut answer = schedule(step, &module);
-        answer.extend(halves(step, &module)?);
+        let mut answer = schedule(step, &module)?;
         if let (_, Some(unmet)) = rk_rewrite::exit::take() {
             answer.insert("unmet".into(), told(&unmet));
         }
@@ -141,7 +153,9 @@ pub fn checkpoint(py: Python<'_>, text: &str) -> PyResult<String> {
         });
         let mut answer = Map::new();
         answer.insert("runs".into(), runs.collect());
-        answer.extend(bytes_of_halves(&problem, &sequence)?);
+        let trace = judge(&problem.graph, &sequence)
+            .map_err(|illegal| Refusal::Other(illegal.describe(&problem.graph)))?;
+        answer.extend(halves(&problem, &sequence, &trace));
         Ok(Json::Object(answer).to_string())
     })
 }
@@ -241,15 +255,9 @@ fn told(unmet: &rk_rewrite::exit::Unmet) -> Json {
 }
 
 /// A scheduled step as data.
-fn schedule<'c>(step: StepOp<'c>, module: &Module<'c>) -> Map<String, Json> {
-    let places = ops::nodes_by_symbol(module.op());
-    let calls: Vec<Vec<u32>> = ops::nodes(module.op()).into_iter().map(computations).collect();
-    let runs = step.body().ops().into_iter().filter_map(RunOp::of).flat_map(|run| {
-        let node = places.get(run.symbol()).map_or(&[][..], |&(place, _)| &calls[place]);
-        node.iter().map(move |&call| json!([call, run.is_again()]))
-    });
-    let mut answer = Map::new();
-    answer.insert("runs".into(), runs.collect());
+fn schedule<'c>(step: StepOp<'c>, module: &Module<'c>) -> Result<Map<String, Json>, Refusal> {
+    let problem = Problem::of(step, module.op()).map_err(about)?;
+    let mut answer = lines(step, module);
     for name in [
         "budget",
         "peak",
@@ -262,26 +270,55 @@ fn schedule<'c>(step: StepOp<'c>, module: &Module<'c>) -> Map<String, Json> {
         "bound_kind",
         "status",
         "solver",
+        "host_peak",
+        "stall",
     ] {
         let value = step.op().get(&format!("rk.{name}"));
         let plain =
             value.and_then(|value| value.as_i64().map(Json::from).or_else(|| value.as_str().map(Json::from)));
         answer.insert(name.into(), plain.unwrap_or(Json::Null));
     }
-    answer
+    let (sequence, trace) = moves::trace(step, &problem).map_err(about)?;
+    answer.extend(halves(&problem, &sequence, &trace));
+    Ok(answer)
 }
 
-/// What the halves of a scheduled step take; nothing, if it hands nothing over.
-fn halves<'c>(step: StepOp<'c>, module: &Module<'c>) -> Result<Map<String, Json>, Refusal> {
-    let problem = Problem::of(step, module.op()).map_err(about)?;
-    let schedule = problem.schedule_of(step).map_err(about)?;
-    bytes_of_halves(&problem, &schedule.sequence())
+/// The runs of a scheduled step, and the transfers between them.
+fn lines<'c>(step: StepOp<'c>, module: &Module<'c>) -> Map<String, Json> {
+    let places = ops::nodes_by_symbol(module.op());
+    let calls: Vec<Vec<u32>> = ops::nodes(module.op()).into_iter().map(computations).collect();
+    let (mut runs, mut moves): (Vec<Json>, Vec<Json>) = (Vec::new(), Vec::new());
+    for op in step.body().ops() {
+        if let Some(run) = RunOp::of(op) {
+            let node = places.get(run.symbol()).map_or(&[][..], |&(place, _)| &calls[place]);
+            runs.extend(node.iter().map(|&call| json!([call, run.is_again()])));
+            continue;
+        }
+        let moved = match (Transfer::of(op), WaitOp::of(op).and_then(WaitOp::value)) {
+            (Some(Transfer::Offload(offload)), _) => ("offload", offload.value()),
+            (Some(Transfer::Fetch(fetch)), _) => ("fetch", fetch.copy()),
+            (None, Some(value)) => (if value.ty().is_host() { "host_wait" } else { "wait" }, Some(value)),
+            (None, None) => continue,
+        };
+        let (what, Some(value)) = moved else { continue };
+        moves.extend(made_by(value, &places).map(|(call, result)| json!([runs.len(), what, call, result])));
+    }
+    [("runs", runs), ("moves", moves)].into_iter().map(|(name, all)| (name.to_owned(), all.into())).collect()
 }
 
-fn bytes_of_halves(problem: &Problem<'_>, sequence: &Sequence) -> Result<Map<String, Json>, Refusal> {
-    let graph = &problem.graph;
-    let trace = judge(graph, sequence).map_err(|illegal| Refusal::Other(illegal.describe(graph)))?;
-    let Some(halves) = Halves::of(graph, sequence, &trace, &problem.gradients) else { return Ok(Map::new()) };
+/// The line number of the call that makes a result of a run, or what is a copy of it, and the number of the call's result.
+fn made_by<'c>(value: Value<'c>, places: &BTreeMap<&str, (usize, NodeOp<'c>)>) -> Option<(u32, usize)> {
+    let (op, number) = transfers::origin(value).producer()?;
+    let (_, node) = places.get(RunOp::of(op)?.symbol())?;
+    let (call, result) = rk_rewrite::views::base(*node.yielded().get(number)?).producer()?;
+    Some((call.location().line()?, result))
+}
+
+/// What the halves of a step take; nothing, if it hands nothing over.
+fn halves(problem: &Problem<'_>, sequence: &Sequence, trace: &Trace) -> Map<String, Json> {
+    let Some(halves) = Halves::of(&problem.graph, sequence, trace, &problem.gradients) else {
+        return Map::new();
+    };
     let parts = [
         ("forward", halves.forward.0),
         ("held", halves.held.0),
@@ -290,7 +327,7 @@ fn bytes_of_halves(problem: &Problem<'_>, sequence: &Sequence) -> Result<Map<Str
         ("accumulating", halves.accumulating.0),
         ("time", trace.time.0),
     ];
-    Ok(parts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
+    parts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 fn about(diagnostic: Diagnostic<'_>) -> Refusal {

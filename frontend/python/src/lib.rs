@@ -44,7 +44,7 @@ mod _rk {
     #[pymodule_export]
     use crate::online_errors::OverBudget;
     #[pymodule_export]
-    use crate::options::{budget, budget_bytes, seconds};
+    use crate::options::{budget, budget_bytes, rate, seconds};
     #[pymodule_export]
     use crate::plan::{memory, plan, report};
 }

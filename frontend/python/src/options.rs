@@ -5,6 +5,7 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rk_plan::Budget;
+use rk_plan::transfer::Rate;
 use rk_vocabulary::parse_span;
 
 use crate::errors::OptionError;
@@ -38,6 +39,15 @@ pub fn budget_bytes(text: &str) -> PyResult<u64> {
         ))),
         Err(error) => Err(PyValueError::new_err(error.to_string())),
     }
+}
+
+/// The bytes a second of a bandwidth as people write it, "25GB/s" or "12.5 GiB/s". `name` is the option that it is given for.
+///
+/// Raises OptionError.
+#[pyfunction]
+pub fn rate(text: &str, name: &str) -> PyResult<u64> {
+    let read: Result<Rate, _> = text.parse();
+    read.map(|rate| rate.0).map_err(|error| OptionError::new_err(format!("{name}: {error}")))
 }
 
 /// The seconds of a span of time as people write it: "10s", "500ms", "2m", "1h", or a number of seconds.

@@ -50,8 +50,6 @@ def test_budgets_are_read(given, expected):
         ({"on_unplanned": "cry"}, "auto, error, warn, ignore"),
         ({"share_of": "cake"}, "step, checkpoints"),
         ({"verify": 1}, "neither True nor False"),
-        ({"offload": True}, "rk-plan GRAPH.json --offload"),
-        ({"offload": "8GiB"}, "nothing that runs a step can move values to host memory"),
         ({"cache_dir": __file__}, "not a folder"),
     ],
 )

@@ -21,6 +21,7 @@ mod dead;
 pub mod exit;
 pub mod fuse;
 pub mod lower;
+pub mod moves;
 mod names;
 mod offload;
 mod placing;

@@ -34,7 +34,7 @@ impl Link {
     ///
     /// # Errors
     /// The option that is wrong, missing, or of no use.
-    pub fn of_options<'c>(cx: &PassContext<'c>, smallest: bool) -> Result<Option<Self>, Failure<'c>> {
+    pub fn of_options<'c>(cx: &PassContext<'c>) -> Result<Option<Self>, Failure<'c>> {
         let asked = match cx.option("offload").as_str() {
             "true" => true,
             "false" => false,
@@ -61,10 +61,6 @@ impl Link {
         if cx.option("bandwidth").is_empty() {
             let message =
                 "offload needs the bandwidth between device and host memory, such as bandwidth=25GB/s";
-            return Err(cx.refused(message));
-        }
-        if smallest {
-            let message = "on-infeasible=smallest does not know offload; without it, the error names a budget that can be met";
             return Err(cx.refused(message));
         }
         let latency = if cx.option("latency").is_empty() { Latency(0) } else { cx.parsed_option("latency")? };

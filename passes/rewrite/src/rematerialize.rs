@@ -231,7 +231,7 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
     }
     let total = cx.choice("scope", ["activations", "total"])? == 1;
     let smallest = cx.choice("on-infeasible", ["error", "smallest"])? == 1;
-    let link = Link::of_options(cx, smallest)?;
+    let link = Link::of_options(cx)?;
     let limit = cx.option("time-limit");
     let limit = limit.parse().map_err(|error| cx.refused(format!("time-limit {error}")))?;
     let at_most = cx.option("again-at-most");
@@ -297,10 +297,18 @@ fn rematerialize<'c>(
     let mut met = budget;
     if outcome.plan.is_none() {
         let (code, told) = no_plan(step, &problem, &outcome, asked, scope);
-        match options.smallest.then(|| at_smallest(&asked_for, &outcome)).flatten() {
+        let instead = match (options.smallest, options.link.is_some(), outcome.smallest_found) {
+            (true, false, _) => at_smallest(&asked_for, &outcome).map(|(met, found)| (met, None, found)),
+            (true, true, Some(budget)) => {
+                let (offloading, found) = search(&Request { budget, ..asked_for.clone() })?;
+                found.plan.is_some().then_some((budget, offloading, found))
+            }
+            _ => None,
+        };
+        match instead {
             Some(instead) => {
                 told.into_warning().report();
-                (met, outcome) = instead;
+                (met, offloading, outcome) = instead;
             }
             None => {
                 exit::set(code);

@@ -8,10 +8,11 @@ use std::time::Duration;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{AtenOp, StepOp};
 use rk_dialect::{Op, PlanSummary, Stage};
-use rk_plan::{Bytes, Graph, Sequence, Time, Trace, judge_schedule};
+use rk_plan::{Bytes, Graph, Sequence, Time, Trace};
 use rk_report::{Report, Timeline, curve, html};
 use rk_solve::{Request, Timekeeping};
 
+use crate::moves;
 use crate::planning::Problem;
 
 /// For each budget of the curve, in work: the same step gives the same page.
@@ -41,10 +42,8 @@ impl<'c> Planned<'c> {
             )));
         }
         let problem = Problem::of(step, module)?;
-        let schedule = problem.schedule_of(step)?;
-        let trace = judge_schedule(&problem.graph, &schedule, None)
-            .map_err(|illegal| wrong(illegal.describe(&problem.graph)))?;
-        Ok(Self { sequence: schedule.sequence(), trace, problem })
+        let (sequence, trace) = moves::trace(step, &problem)?;
+        Ok(Self { sequence, trace, problem })
     }
 
     /// The numbers of its graph.

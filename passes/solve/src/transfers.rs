@@ -67,6 +67,10 @@ const LARGER: f64 = 0.1;
 const TRANSFERS: f64 = 0.1;
 /// The share of the time limit for the bound.
 const BOUND: f64 = 0.08;
+/// The share of the time limit for the smallest budget that can be met, where the given one was not met by transfers alone.
+const SMALLEST: f64 = 0.15;
+/// Budgets that are tried for it.
+const TRIES: u32 = 8;
 /// Budgets between the given one and the base peak.
 const BETWEEN: u64 = 4;
 
@@ -107,12 +111,15 @@ impl<'a> Task<'a> {
         let mut lower_bound = if possible { graph.total_time() } else { alone.lower_bound };
         if possible && budget >= least {
             transfers_alone = self.transfers_alone();
-            if !self.is_settled(lower_bound) {
-                self.both(&alone);
-                let limit = self.clock.left().min(self.request.time_limit.mul_f64(BOUND));
-                let known = self.plan.as_ref().map(|plan| plan.trace.makespan);
-                lower_bound = lower_bound.max(bound::bound(graph, budget, self.host, known, limit));
-            }
+        }
+        if possible && self.plan.is_none() {
+            self.seek_smallest(least.max(budget), &alone);
+        }
+        if possible && budget >= least && !self.is_settled(lower_bound) {
+            self.both(&alone);
+            let limit = self.clock.left().min(self.request.time_limit.mul_f64(BOUND));
+            let known = self.plan.as_ref().map(|plan| plan.trace.makespan);
+            lower_bound = lower_bound.max(bound::bound(graph, budget, self.host, known, limit));
         }
         let status = match &self.plan {
             Some(_) if self.is_settled(lower_bound) => Status::Optimal,
@@ -146,6 +153,34 @@ impl<'a> Task<'a> {
         search.run(Moves::Transfers, &clock);
         self.take(&search);
         search.best().cloned()
+    }
+
+    /// Halves the interval between a budget and the smallest one that is known to be feasible.
+    fn seek_smallest(&mut self, least: Bytes, alone: &Outcome) {
+        let starts =
+            std::iter::once(Sequence::base(self.request.graph)).chain(alone.smallest.iter().cloned());
+        let starts: Vec<Sequence> = starts.collect();
+        let clock = self.clock.with_left(self.clock.left().min(self.request.time_limit.mul_f64(SMALLEST)));
+        let mut low = least.0;
+        for left in (1..=TRIES).rev() {
+            let budget = Bytes(low + self.smallest.0.saturating_sub(low) / 2);
+            if budget.0 == low {
+                break;
+            }
+            let clock = clock.part(1.0 / f64::from(left));
+            for (place, start) in starts.iter().enumerate() {
+                let start = start.clone();
+                let mut search = Search::new(self.request.graph, budget, self.host, start, self.request.seed);
+                search.run(Moves::Both, &clock.part(1.0 / (starts.len() - place) as f64));
+                self.take(&search);
+                if search.best().is_some() {
+                    break;
+                }
+            }
+            if self.smallest > budget {
+                low = budget.0;
+            }
+        }
     }
 
     /// From the given order, the plan of recomputation alone, and plans in between: each for a while, then the best.

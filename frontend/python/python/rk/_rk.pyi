@@ -34,6 +34,9 @@ def budget(text: str, name: str = "budget") -> str:
 def budget_bytes(text: str) -> int:
     """The bytes of a budget that cannot be a share: bytes, ``2GiB``, ``500MB``."""
 
+def rate(text: str, name: str) -> int:
+    """The bytes a second of a bandwidth: ``25GB/s``. ``name`` is the option's."""
+
 def seconds(text: str, name: str) -> float:
     """The seconds of a span of time: ``10s``, ``500ms``, ``2m``, ``1h``, or a number of seconds."""
 
@@ -79,6 +82,9 @@ def rematerialize(
     reserve: int = 0,
     lower: bool = False,
     stages: bool = False,
+    bandwidth: str = "",
+    latency: str = "",
+    host_budget: str = "",
 ) -> str:
     """Plans a step in the dialect rk; JSON comes back."""
 

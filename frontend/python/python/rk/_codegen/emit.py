@@ -5,22 +5,29 @@ of what they show and per pass. What forward hands to backward is one tensor for
 owns it, and backward writes the views that it reads again: AOTAutograd and Inductor take two saved tensors
 for two storages, and would overwrite one while the other is still needed. Nothing is freed explicitly: the
 code that ``torch.fx`` prints forgets each value after its last reader, which is where the schedule drops it.
+
+What waits in host memory is a value of its own there, made by a call (:mod:`rk._graph.transfers`), and so
+is what comes back.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from rk._graph import joint, loans, random_state, switches
+from rk._graph import joint, loans, random_state, switches, transfers
 from rk._graph.repetition import Manner, manner_of
 from rk._graph.step import Step
 
+Move = tuple[int, str, int, int]
+"""How many runs come before it; ``offload``, ``fetch``, ``wait`` (for a fetch) or ``host_wait``; the line of
+the call that makes the value, and the number of its result.
+"""
 BATCH_NORM = torch.ops.aten.native_batch_norm.default
 DETACH = torch.ops.aten.detach.default
 
@@ -33,11 +40,13 @@ class Emitter:
         step: Step,
         runs: Sequence[tuple[int, bool]],
         *,
+        moves: Sequence[Move] = (),
         switched: bool = False,
         remembered: Collection[str] = (),
     ) -> None:
         """``runs`` are line numbers of the step in order of execution, each with whether it is a second
-        run. ``switched``: backward runs what is forward's with the switches of the forward pass
+        run. ``moves`` are what begins and ends between them on the way to host memory and back.
+        ``switched``: backward runs what is forward's with the switches of the forward pass
         (:mod:`rk._graph.switches`). ``remembered`` are the random nodes that run once, and for which the
         generator is remembered.
         """
@@ -71,18 +80,30 @@ class Emitter:
         self.origins: dict[fx.Node, fx.Node] = {}
         """Per instance, what it is an instance of: a node of the joint graph; the random node of a state."""
         self.state_instances: set[fx.Node] = set()
+        self.hosts: dict[fx.Node, fx.Node] = {}
+        """Per node of the joint graph, the newest copy in host memory."""
+        self.host_instances: set[fx.Node] = set()
+        self.fetched: dict[fx.Node, fx.Node] = {}
+        """Per node of the joint graph, what is on its way back."""
         for node in step.placeholders:
             if not joint.is_backward_only(node):
                 self._input(node)
         self.unread = self._unread_copies([step.lines[line - 1] for line, _ in runs])
         """The copies of arguments that only forward reads: it reads the arguments themselves."""
         again = {line for line, second in runs if second}
-        for line, second in runs:
+        between: list[list[Move]] = [[] for _ in range(len(runs) + 1)]
+        for move in moves:
+            between[move[0]].append(move)
+        for place, (line, second) in enumerate(runs):
+            for move in between[place]:
+                self._move(*move)
             node = step.lines[line - 1]
             if node is None:
                 self._hand_over()
             else:
                 self._run(node, second, line in again)
+        for move in between[-1]:
+            self._move(*move)
         self._finish()
 
     def modules(self) -> tuple[fx.GraphModule, fx.GraphModule | None]:
@@ -155,6 +176,32 @@ class Emitter:
         made = self._copy(node, "call_function", target, args, kwargs)
         self.now[node] = made
         self._pick_results(node, made)
+
+    def _move(self, _: int, what: str, line: int, result: int) -> None:
+        node = self.step.lines[line - 1]
+        if joint.has_results(node):
+            node = next(user for user in node.users if user.args[1] == result)
+        if what == "offload":
+            made = self.hosts[node] = self._call(transfers.offload, self._value(node))
+            made.meta.update(host_meta(node))
+            self.origins[made] = node
+            self.host_instances.add(made)
+        elif what == "host_wait":
+            self._call(transfers.host_wait, self._here(self.hosts[node]), self._value(node))
+            self._forget_views(node)
+            del self.now[node]
+        elif what == "fetch":
+            made = self.fetched[node] = self._call(
+                transfers.fetch, self._here(self.hosts[node]), *_outline(node)
+            )
+            made.meta.update(node.meta)
+            self.origins[made] = node
+        else:
+            self.now[node] = self._here(self.fetched[node])
+            self._call(transfers.wait, self.now[node])
+
+    def _call(self, target: Callable[..., Any], *args: Any) -> fx.Node:
+        return self.graph.create_node("call_function", target, args, {})
 
     def _state(self, node: fx.Node, device: torch.device) -> fx.Node:
         state = self.graph.create_node("call_function", random_state.save, (device,), {})
@@ -233,8 +280,9 @@ class Emitter:
             # Arguments of printed code are named by their targets. If the node had another name, that could
             # be the target of another argument, which would be overwritten before it is read.
             carried.target = carried.name
-            if instance in self.state_instances:
-                self.state_instances.add(carried)
+            for instances in (self.state_instances, self.host_instances):
+                if instance in instances:
+                    instances.add(carried)
             self.carried[instance] = carried
         return carried
 
@@ -307,6 +355,27 @@ def state_meta(node: fx.Node) -> dict[str, Any]:
     size = random_state.save(device_of(node)).shape
     with next(one for one in joint.results_of(node) if one is not None).fake_mode:
         return {"val": torch.empty(size, dtype=torch.uint8, device="cpu")}
+
+
+def host_meta(node: fx.Node) -> dict[str, Any]:
+    """What is known of the copy of a node's value in host memory: the bytes of its storage."""
+    fake = joint.tensor_of(node)
+    with fake.fake_mode:
+        return {"val": torch.empty(fake.untyped_storage().nbytes(), dtype=torch.uint8, device="cpu")}
+
+
+def meta_of(kind: str, node: fx.Node) -> dict[str, Any]:
+    """What is known of what is saved: the value of a node (``node``), its copy in host memory (``host``), or
+    the generator ``state`` that it starts from.
+    """
+    return {"state": state_meta, "host": host_meta}.get(kind, lambda node: node.meta)(node)
+
+
+def _outline(node: fx.Node) -> tuple[Any, ...]:
+    """Where in a storage a value lies, as :func:`rk._graph.transfers.fetch` takes it."""
+    fake = joint.tensor_of(node)
+    size, stride = tuple(map(int, fake.shape)), tuple(map(int, fake.stride()))
+    return fake.device, fake.dtype, size, stride, int(fake.storage_offset())
 
 
 def _is_view(instance: fx.Node) -> bool:

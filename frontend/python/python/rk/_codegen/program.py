@@ -103,7 +103,7 @@ class Program:
 
     def _meta(self, kind: str, name: str) -> dict[str, Any]:
         origin = self._named[name]
-        return emit.state_meta(origin) if kind == "state" else origin.meta
+        return emit.meta_of(kind, origin)
 
 
 def recorded(
@@ -112,18 +112,19 @@ def recorded(
     folder: Path,
     dump: Dump | None = None,
     *,
+    moves: Sequence[emit.Move] = (),
     switched: bool = False,
     remembered: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a :class:`Program` is made of: from disk, or written and put there. ``dump`` gets the source of a
-    pass; ``switched`` and ``remembered`` are those of :class:`rk._codegen.emit.Emitter`.
+    pass; ``moves``, ``switched`` and ``remembered`` are those of :class:`rk._codegen.emit.Emitter`.
     """
     where = f"{torch.__version__} {importlib.util.MAGIC_NUMBER.hex()} {_WRITER}"
-    more = [*["switched"] * switched, *remembered]
+    more = [*map(str, moves), *["switched"] * switched, *remembered]
     name = f"code-{cache.key_of(step.fingerprint, str(runs), where, *more)}"
     about = cache.read(folder, name) if dump is None else None
     if about is None:
-        emitter = emit.Emitter(step, runs, switched=switched, remembered=remembered)
+        emitter = emit.Emitter(step, runs, moves=moves, switched=switched, remembered=remembered)
         about = written(emitter, dump)
         if all(kind != "object" for one in PASSES for kind, _ in about[one]["globals"].values()):
             cache.write(folder, name, about)
@@ -164,6 +165,8 @@ def _reference(value: Any, inputs: dict[fx.Node, int], emitter: emit.Emitter) ->
 
 def _origin(instance: fx.Node, emitter: emit.Emitter) -> tuple[str, str]:
     origin = emitter.origins[instance]
+    if instance in emitter.host_instances:
+        return "host", origin.name
     return "state" if instance in emitter.state_instances else "node", origin.name
 
 

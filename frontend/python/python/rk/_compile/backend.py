@@ -248,6 +248,11 @@ class Compiled:
             _torch.check("codegen='rk'")
             limits.check(step, device)
         self._refuse_rehearsals(step)
+        if self.options.offload is not None and not program.suits(step):
+            raise CompileError(
+                "offload moves values of graphs that hand over to a backward pass and have no operators of "
+                "higher order (cond, scan, a Triton kernel of the user's); leave offload out for this one"
+            )
         self._kernels = settings.Kernels(device)
         problem = Problem(step, self.options, device)
         budget = shares.budget_of(problem)
@@ -275,7 +280,7 @@ class Compiled:
         if replays and program.suits(step):
             self._program = self.graph.switch()
             return self._program.modules()
-        emitter = emit.Emitter(step, self.schedule.runs)
+        emitter = emit.Emitter(step, self.schedule.runs, moves=self.schedule.moves)
         self._saved = emitter.first_activation()
         return emitter.modules()
 

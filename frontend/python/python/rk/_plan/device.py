@@ -48,6 +48,11 @@ def bytes_left(device: torch.device) -> int:
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     if (stated := stated_capacity(device)) is not None:
         return max(stated - sum({one._cdata: one.nbytes() for one in storages()}.values()), 0)
+    return host_bytes_left()
+
+
+def host_bytes_left() -> int:
+    """What the machine's memory has left for this process, in bytes."""
     left = [_meminfo("MemAvailable")]
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
     if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":

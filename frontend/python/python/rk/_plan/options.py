@@ -19,11 +19,6 @@ from rk import _rk, _torch
 from rk.errors import OptionError
 
 CODEGENS = ("fx", "inductor", "rk")
-_OFFLOAD = (
-    "option 'offload': nothing that runs a step can move values to host memory; leave it out, or say False. "
-    "`rk-plan GRAPH.json --offload --bandwidth 25GB/s` plans it, without running anything"
-)
-
 COMMON: dict[str, Any] = {}
 """What ``rk.config`` sets: checked options for everything that does not say otherwise."""
 
@@ -59,6 +54,12 @@ class Options:
     """Who runs the plan: ``fx`` calls PyTorch's own kernels in exactly the planned order, ``inductor`` makes
     kernels of what is planned, ``rk`` calls PyTorch's kernels on planned addresses of one arena.
     """
+    offload: str | None = None
+    """Whether values may wait in host memory: None if not, ``any`` number of bytes of it, or at most so many,
+    as digits.
+    """
+    bandwidth: str | None = None
+    """Of the copies of ``offload``, in each direction, such as ``25GB/s``; None measures it."""
     verify: bool = False
     """Whether the first steps are run without the plan, too, and compared bit by bit."""
     cache_dir: Path | None = None
@@ -82,16 +83,26 @@ class Options:
             raise OptionError("verify=True compares bits, and those of Inductor's kernels are their own")
         if given.get("codegen") == "rk" and (reason := _torch.refuse_runtime()):
             raise OptionError(reason)
-        return cls(**given)
+        options = cls(**given)
+        options._check_offload()
+        return options
+
+    def _check_offload(self) -> None:
+        if self.offload is None and self.bandwidth is not None:
+            raise OptionError(
+                f"bandwidth={self.bandwidth!r} is that of copies to host memory; add offload=True, or leave "
+                "it out"
+            )
+        if self.offload is not None and self.codegen != "fx":
+            raise OptionError(
+                f"codegen={self.codegen!r} cannot move values to host memory; codegen='fx' does, or leave "
+                "offload out"
+            )
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """Each option by itself, as the fields have it."""
         given = dict(given)
-        if given.get("offload") is False:
-            del given["offload"]  # As without it.
-        if "offload" in given:
-            raise OptionError(_OFFLOAD)
         known = {field.name for field in dataclasses.fields(cls)}
         for name in given:
             if name not in known:
@@ -173,6 +184,23 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
+def _host_memory(name: str, value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return "any" if value else None
+    if value == "any":
+        return value
+    size = parse_budget(name, value)
+    if not size.isdigit():
+        raise OptionError(
+            f"{name}={value!r}: a share of what? Give bytes of host memory, such as '8GiB', or True"
+        )
+    return size
+
+
+def _bandwidth(name: str, value: Any) -> str | None:
+    return None if value is None else f"{_rk.rate(_text(name, value), name)}B/s"
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise OptionError(f"{name}={value!r} is neither True nor False")
@@ -199,6 +227,8 @@ _CHECKS = {
     "time_limit": _seconds,
     "reproducible": _flag,
     "codegen": _one_of(CODEGENS),
+    "offload": _host_memory,
+    "bandwidth": _bandwidth,
     "verify": _flag,
     "cache_dir": _folder,
     "dump_dir": _folder,

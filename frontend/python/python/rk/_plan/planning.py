@@ -76,6 +76,8 @@ class Plan:
     """Per run of the plan: the node and the bytes in use."""
     stages: Mapping[str, str] = dataclasses.field(repr=False)
     """The text of every stage of the dialect."""
+    host_peak: int = 0
+    """The most bytes that wait in host memory, with the option ``offload``."""
 
     @property
     def overhead(self) -> float:
@@ -131,7 +133,9 @@ class Plan:
         return (
             f"peak {readable(self.peak)} of {readable(self.budget)} (without recomputing: "
             f"{readable(self.base_peak)}), {self.overhead:.1f} % more time, at least {self.bound:.1f} % are "
-            f"needed; {extra} of {len(self.after)} runs are recomputations; {self.status}, by {self.solver}"
+            f"needed; {extra} of {len(self.after)} runs are recomputations"
+            f"{f'; {readable(self.host_peak)} wait in host memory' if self.host_peak else ''}"
+            f"; {self.status}, by {self.solver}"
         )
 
 
@@ -182,6 +186,7 @@ def of_step(step: Step, options: Options) -> Plan:
         before=tuple(map(tuple, memory["before"])),
         after=tuple(map(tuple, memory["after"])),
         stages=stages,
+        host_peak=answer["host_peak"] or 0,
     )
 
 

@@ -22,7 +22,7 @@ from rk import _rk
 from rk._graph import joint
 from rk._graph.graph_text import TANGENTS, Cost, Text
 from rk._graph.step import Step
-from rk._plan import cache, checkpoints, costs, dumps, ranks, settings
+from rk._plan import cache, checkpoints, costs, dumps, link, ranks, settings
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk.errors import BudgetError
@@ -63,6 +63,14 @@ class Schedule:
     """The most bytes after the hand-over, without those of the caller."""
     accumulating: int = 0
     """The same where gradients are added to others, and count until then."""
+    moves: list[tuple[int, str, int, int]] = dataclasses.field(default_factory=list)
+    """What begins and ends between the runs on the way to host memory and back, as
+    :class:`rk._codegen.emit.Emitter` takes it.
+    """
+    host_peak: int | None = None
+    """The most bytes in host memory, if something waits there."""
+    stall: int | None = None
+    """How long the runs wait for copies."""
 
     @property
     def overhead(self) -> float:
@@ -143,6 +151,7 @@ class Problem:
         """
         start = time.perf_counter()
         schedule = _schedule(self._answer(budget, inside, self.options.solver, patient))
+        link.check_host(schedule.host_peak)
         log.info(
             "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
             schedule.peak,
@@ -218,6 +227,7 @@ class Problem:
         """The planner's answer; where nothing fits, BudgetError, or the plan for the smallest budget."""
         options, reserve = self.options, self._reserve(inside)
         lowers = self._lowers and solver != "keep-all"
+        moves = {} if solver == "keep-all" else link.of(options, self.device, self.measures)
         answer = json.loads(
             _rk.rematerialize(
                 text,
@@ -233,6 +243,7 @@ class Problem:
                 reserve=reserve,
                 lower=lowers,
                 stages=stages or options.dump_dir is not None or dumps.are_traced(),
+                **moves,
             )
         )
         # Of an arena, all is taken as long as there is a step.
@@ -281,7 +292,13 @@ class Problem:
         options = self.options
         scope = f"{options.scope} adds" if self._adds else options.scope
         asked = f"{budget} {inside} {scope} {solver} {options.time_limit} {options.on_infeasible}"
-        return f"{asked} lowered" if self._lowers else asked
+        return f"{asked}{self._kind_of_plan}"
+
+    @property
+    def _kind_of_plan(self) -> str:
+        options = self.options
+        moves = "" if options.offload is None else f" offload {options.offload} {options.bandwidth}"
+        return f"{' lowered' if self._lowers else ''}{moves}"
 
     @property
     def dump(self) -> Callable[[str, str], None] | None:
@@ -290,8 +307,8 @@ class Problem:
         return None if folder is None else dumps.sources(folder, f"code-{self.fingerprint[:8]}")
 
     def _asked_smallest(self, budget: str, inside: int) -> str:
-        lowered = " lowered" if self._lowers else ""
-        return f"smallest {budget} {inside} {self.options.scope}{' adds' if self._adds else ''}{lowered}"
+        scope = f"{self.options.scope}{' adds' if self._adds else ''}"
+        return f"smallest {budget} {inside} {scope}{self._kind_of_plan}"
 
     def _found_before(self, budget: str, inside: int) -> dict | None:
         """The plan for a budget that an error has named as the smallest feasible one."""

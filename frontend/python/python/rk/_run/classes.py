@@ -152,7 +152,7 @@ class GraphClass:
         problem, again = self.problem, {line for line, second in schedule.runs if second}
         about = (problem.step, schedule.runs, self._folder, problem.dump)
         once = [node.name for line, node in self._random if line not in again]
-        return functools.partial(program.recorded, *about, remembered=once)
+        return functools.partial(program.recorded, *about, moves=schedule.moves, remembered=once)
 
     @functools.cached_property
     def checkpoint(self) -> Variant:
@@ -163,7 +163,8 @@ class GraphClass:
     def keep_all(self) -> Variant:
         """Runs nothing again."""
         schedule = self.problem.keep_all()
-        if self.base is not None and schedule.runs == self.base.schedule.runs:
+        base = None if self.base is None else self.base.schedule
+        if base is not None and schedule.runs == base.runs and not base.moves:
             return self.base
         return self._variant("keep all", schedule, "keep_all")
 

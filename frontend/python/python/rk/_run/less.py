@@ -58,6 +58,9 @@ def prepared(instance: Instance, code: Code, args: Sequence[Any]) -> Callable[[l
     """Before an instance runs ``code``: what makes of its saved tensors the function that lets go of them;
     None if it cannot let go of anything.
     """
+    if instance.variant.schedule.moves:
+        # A copy may be under way, and needs both of its ends.
+        return None
     if not instance.group.shared:
         remembered = [TensorWeakRef(one) if isinstance(one, torch.Tensor) else None for one in args]
         return functools.partial(_alone, instance, code, remembered, list(map(_state, args)))

@@ -44,11 +44,15 @@ class Plan:
     """The device that it runs on."""
     times: int
     """How often it was planned."""
+    host_peak: int
+    """Bytes of host memory in which values of one call wait, at most; with the option ``offload``."""
 
     def __str__(self) -> str:
         """One line."""
         parts = ", ".join(f"{count} x {name}" for name, count in self.variants.items())
         measured = "" if self.measured is None else f", measured {self.measured}"
+        if self.host_peak:
+            measured += f", {self.host_peak} in host memory"
         return (
             f"{self.graph} ({parts or 'not run'}): peak {self.peak} of {self.budget} bytes{measured}, "
             f"{self.time / 1e6:.3f} ms (at least {self.lower_bound / 1e6:.3f}), codegen {self.codegen}, "
@@ -115,6 +119,7 @@ def _alone(owner: GraphClass) -> dict:
     return {
         "instances": int(owner.calls > 0),
         "variants": {owner.base.name: 1} if owner.calls else {},
+        "host_peak": plan.host_peak or 0,
         "budget": plan.budget,
         "peak": plan.peak,
         "measured": None,
@@ -125,10 +130,12 @@ def _alone(owner: GraphClass) -> dict:
 
 def _together(owner: GraphClass, known: Known) -> dict:
     called = owners(known.trail)
-    mine = [one.name for one, of in zip(known.variants, called, strict=True) if of is owner]
+    mine = [one for one, of in zip(known.variants, called, strict=True) if of is owner]
+    names = [one.name for one in mine]
     return {
         "instances": len(mine),
-        "variants": {name: mine.count(name) for name in dict.fromkeys(mine)},
+        "variants": {name: names.count(name) for name in dict.fromkeys(names)},
+        "host_peak": max((one.schedule.host_peak or 0 for one in mine), default=0),
         "budget": known.budget,
         "peak": known.peak,
         "measured": known.measured,

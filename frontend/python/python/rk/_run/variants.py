@@ -121,9 +121,10 @@ class Code:
             if kind == "node" and named[value].meta.get(loans.COPY):
                 self.copies[key] = inputs.index(named[value].args[0])
                 self.copied[key] = _tensor(named[value]).untyped_storage().nbytes()
-            tensor = None if kind == "state" else _tensor(inputs[value] if kind == "input" else named[value])
+            made = kind in ("state", "host")
+            tensor = None if made else _tensor(inputs[value] if kind == "input" else named[value])
             storage = None if tensor is None else joint.storage_of(tensor)
-            looks = emit.state_meta(named[value])["val"] if kind == "state" else tensor
+            looks = emit.meta_of(kind, named[value])["val"] if made else tensor
             outline = None if looks is None else (tuple(map(int, looks.shape)), looks.dtype, looks.device)
             self._outlines.append(outline)
             if storage in callers:
