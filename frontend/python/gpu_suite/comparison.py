@@ -33,6 +33,7 @@ ORDER = (
     *((model, "kernels of PyTorch") for model in NETWORKS[MOST:]),
     *((model, "more budgets") for model in NETWORKS),
     *((model, "kernels of Inductor") for model in NETWORKS[MOST:]),
+    *((model, "transfers") for model in NETWORKS),
     *((model, "knobs") for model in NETWORKS),
 )
 """Networks and parts of their rows: what compiles for a minute comes after what compiles for seconds."""
@@ -74,6 +75,10 @@ def _parts(model: str) -> dict[str, list[Row]]:
         seconds, kind = (10, "fx") if codegen == FX else (30, "inductor")
         return row(f"{codegen} {budget}", seconds, way="rk", codegen=kind, budget=budget)
 
+    def moving(budget: str) -> Row:
+        about = {"way": "rk", "codegen": "fx", "budget": budget, "offload": True}
+        return row(f"{FX} offload {budget}", 12, 120, **about)
+
     parts = {
         "kernels of PyTorch": [
             row("eager", 4, way="eager"),
@@ -94,6 +99,7 @@ def _parts(model: str) -> dict[str, list[Row]]:
             at(INDUCTOR, "compile + checkpoint"),
         ],
         "more budgets": [share(FX, "70%"), share(FX, "30%"), at(FX, "checkpoint", 0.5, ", half of it")],
+        "transfers": [moving("50%"), moving("30%"), moving("20%")],
         "knobs": [],
     }
     for value in KNOB:
@@ -153,6 +159,7 @@ class Comparison:
 
     def _rk(self, step: steps.Step, about: dict[str, Any]) -> dict[str, Any]:
         options = {"codegen": about["codegen"], "on_infeasible": "best"}
+        options["offload"] = about.get("offload", False)
         if "part" in about:
             options |= {"budget": int(about["on_device_bytes"]), "scope": "device", "on_infeasible": "error"}
         else:

@@ -34,10 +34,11 @@ def _rows(model: str) -> Iterator[Row]:
     def row(name: str, seconds: float, what: str, **about: Any) -> Row:
         return Row("smoke", model, name, {"what": what, "together": True, **about}, 3 + seconds * effort, 90)
 
-    def plan(codegen: str, share: int, mixed: bool) -> Row:
+    def plan(codegen: str, share: int, mixed: bool, **more: Any) -> Row:
         seconds = 10 if codegen == "fx" else 35
-        about = {"codegen": codegen, "budget": f"{share}%", "mixed": mixed}
-        return row(f"{codegen} {share}%, {_named(mixed)}", seconds, "rk", **about)
+        about = {"codegen": codegen, "budget": f"{share}%", "mixed": mixed, "options": more}
+        name = f"{codegen} {share}%{' offload' if more else ''}, {_named(mixed)}"
+        return row(name, seconds, "rk", **about)
 
     for mixed in (False, True):
         yield row(f"reference, {_named(mixed)}", 10, "reference", mixed=mixed)
@@ -45,6 +46,9 @@ def _rows(model: str) -> Iterator[Row]:
     if model == "mlp":
         yield row("rk.verify 60%", 12, "verify")
         yield row("rk.memory_budget 60%", 5, "online")
+    for share in (60, 40):
+        # A link that costs nothing: values move wherever that helps.
+        yield plan("fx", share, False, offload=True, bandwidth="1TB/s")
     yield plan("inductor", 60, True)
     yield plan("inductor", 40, False)
     for mixed in (False, True):
@@ -118,7 +122,7 @@ class Smoke:
             self._references[mixed] = self._trained(self._reference_step(model, mixed))
             steps.forget(self.context.device)
         step = self._step(model, mixed)
-        options = {"budget": about["budget"], "codegen": codegen, "on_infeasible": "best"}
+        options = {"budget": about["budget"], "codegen": codegen, "on_infeasible": "best", **about["options"]}
         step.run = torch.compile(step.model, backend="rk", dynamic=False, options=options)
         with steps.told() as lines:
             state = self._trained(step)

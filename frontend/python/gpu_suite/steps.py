@@ -19,6 +19,7 @@ import torch
 import rk
 from gpu_suite import networks
 from gpu_suite.rows import LOCK
+from rk._graph import transfers
 from rk._plan import measure
 
 WARM_UP, TIMED, MOST_SETTLING = 2, 8, 10
@@ -218,6 +219,10 @@ def account() -> dict[str, Any]:
         "planned_ms": sum(one.time for one in made) * 1e-6,
         "planned_base_ms": sum(one.base_time for one in made) * 1e-6,
         "lower_bound_ms": sum(one.lower_bound for one in made) * 1e-6,
+        "transfers": sum(move[1] in ("offload", "fetch") for one in made for move in one.moves),
+        "planned_host_bytes": sum(one.host_peak or 0 for one in made),
+        "planned_stall_ms": sum(one.stall or 0 for one in made) * 1e-6,
+        "host_peak_bytes": transfers.HOST.peak,
         "second_runs": sum(second for one in made for _, second in one.runs),
         "status": ", ".join(sorted({one.status for one in made})),
         "solver": ", ".join(sorted({one.solver for one in made})),

@@ -23,20 +23,23 @@ def suite(monkeypatch, out, **more):
 
 
 def test_rows_are_kept_and_not_measured_again(tmp_path, monkeypatch, capsys):
-    rows = "reference, f32;fx 60%, f32;rk.verify 60%;rk.memory_budget 60%"
+    rows = "reference, f32;fx 60%, f32;fx 40% offload;rk.verify 60%;rk.memory_budget 60%"
     asked = {"chapters": "smoke", "models": "mlp", "rows": rows, "minutes": 8}
     done = suite(monkeypatch, tmp_path, **asked).all()
     lines = {line["row"]: line for line in records.read(tmp_path)}
     assert done, [line.get("traceback") for line in lines.values()]
-    assert len(lines) == 4 and lines["reference, f32"]["reproducible"] is True
+    assert len(lines) == 5 and lines["reference, f32"]["reproducible"] is True
     assert lines["fx 60%, f32"]["bit_equal"] is lines["fx 60%, f32"]["within_budget"] is True
+    moved = lines["fx 40% offload, f32"]
+    assert moved["bit_equal"] is moved["within_budget"] is True
+    assert moved["transfers"] > 0 and 0 < moved["host_peak_bytes"] <= moved["planned_host_bytes"]
     assert lines["rk.verify 60%"]["bit_equal"] is lines["rk.memory_budget 60%"]["bit_equal"] is True
     assert all(
         line["commit"] and line["torch"] and line["card"] and line["rehearsal"] for line in lines.values()
     )
     capsys.readouterr()
     assert suite(monkeypatch, tmp_path / "second", **asked, resume=tmp_path).all()
-    assert "0 of 4 rows are missing" in capsys.readouterr().err
+    assert "0 of 5 rows are missing" in capsys.readouterr().err
     assert records.read(tmp_path / "second") == []
 
 

@@ -12,7 +12,8 @@ from torch import nn
 
 import rk
 from rk._graph import transfers
-from rk._plan import measure
+from rk._plan import link, measure
+from rk._plan.options import Options
 
 CPU = torch.device("cpu")
 FAST = {"offload": True, "bandwidth": "1TB/s"}
@@ -178,6 +179,16 @@ def test_more_host_memory_than_there_is_left_is_refused(monkeypatch):
     monkeypatch.setattr("rk._plan.device.host_bytes_left", lambda: 1000)
     with pytest.raises(Exception, match="of host memory, of which 1000 are left"):
         rk_way(budget="45%", **FAST)(Blocks())(torch.randn(4, 32, 64))
+
+
+def test_the_link_is_measured_once(tmp_path, monkeypatch):
+    with rk.config.patch(reproducible=False, cache_dir=str(tmp_path)):
+        rk_way(budget="45%", offload=True)(Blocks())(torch.randn(4, 32, 64))
+        (known,) = tmp_path.glob("link-*.json")
+        found = link.measured(Options(cache_dir=tmp_path), CPU)
+        assert float(found["bandwidth"].removesuffix("B/s")) > 1e8 and found["latency"].endswith("ns")
+        monkeypatch.setattr(link, "_seconds", None)
+        assert link.measured(Options(cache_dir=tmp_path), CPU) == found and known.exists()
 
 
 def test_without_offload_nothing_moves():

@@ -117,6 +117,7 @@ def offload(value: torch.Tensor) -> torch.Tensor:
         raise ExecutionError("a value that is a lazy conjugate or negative cannot wait in host memory")
     source = _whole(value.untyped_storage())
     host = host_memory(source)
+    HOST.take(host.untyped_storage())
     engines(value.device)[0].start(host, source)
     return host
 
@@ -166,7 +167,7 @@ def _whole(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 def host_memory(source: torch.Tensor) -> torch.Tensor:
-    """Bytes in host memory, as many as ``source`` has, counted in :data:`HOST`. For a GPU they are pinned."""
+    """Bytes in host memory, as many as ``source`` has. For a GPU they are pinned."""
     size = source.numel()
     if source.device.type == "cuda":
         host = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
@@ -174,5 +175,4 @@ def host_memory(source: torch.Tensor) -> torch.Tensor:
         host = torch.empty(0, dtype=torch.uint8, device="cpu")
     else:
         host = torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8)
-    HOST.take(host.untyped_storage())
     return host
