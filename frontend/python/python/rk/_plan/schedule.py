@@ -150,7 +150,9 @@ class Problem:
         time is taken where nothing was found.
         """
         start = time.perf_counter()
-        schedule = _schedule(self._answer(budget, inside, self.options.solver, patient))
+        answer = self._answer(budget, inside, self.options.solver, patient)
+        schedule = _schedule(answer)
+        _tell_unmet(answer)
         link.check_host(schedule.host_peak)
         log.info(
             "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
@@ -261,11 +263,7 @@ class Problem:
         cache.write(options.cache_folder(), name, _SMALLEST[name])
         if options.on_infeasible == "error" or not patient:
             raise _unmet(unmet)
-        warnings.warn(
-            f"rk: {unmet['message']}. Going on with {unmet['smallest']} bytes (on_infeasible='best')",
-            stacklevel=2,
-        )
-        return answer
+        return {**answer, "unmet": f"{unmet['message']}. Going on with {unmet['smallest']} bytes"}
 
     def _reserve(self, inside: int) -> int:
         """What of the budget is not the plan's: what stands, and beside an arena, which does not shrink while
@@ -358,7 +356,9 @@ class Problem:
 
     def explained(self, budget: str) -> dict:
         """The planner's answer, with the text of every stage; nothing is read from disk."""
-        return self._solved(self.text(), budget, 0, self.options.solver, stages=True)
+        answer = self._solved(self.text(), budget, 0, self.options.solver, stages=True)
+        _tell_unmet(answer)
+        return answer
 
 
 def budget_of(step: Step, options: Options, device: torch.device) -> str:
@@ -377,6 +377,12 @@ def device_of(step: Step) -> torch.device:
 def _schedule(answer: dict) -> Schedule:
     names = (field.name for field in dataclasses.fields(Schedule))
     return Schedule(**{name: answer[name] for name in names if name in answer})
+
+
+def _tell_unmet(answer: dict) -> None:
+    """Warns of a plan, made now or kept on disk, for another budget than the one that was asked for."""
+    if "unmet" in answer:
+        warnings.warn(f"rk: {answer['unmet']} (on_infeasible='best')", stacklevel=3)
 
 
 def _unmet(about: dict) -> BudgetError:

@@ -18,6 +18,11 @@ from torch import nn
 from rk._run.variants import Instance, Variant
 from rk.errors import BudgetError
 
+TRUSTED = 2
+"""After so many calls in a row that found their gradients gone, the next one counts on it."""
+NEVER = -1
+"""A call has counted on it, and they were there."""
+
 
 def have_gradients(arguments: Iterable[Any]) -> bool:
     """Whether the parameters among the arguments of a graph have gradients; all are taken to be like the
@@ -26,6 +31,11 @@ def have_gradients(arguments: Iterable[Any]) -> bool:
     trained = (one for one in arguments if isinstance(one, nn.Parameter) and one.requires_grad)
     first = next(trained, None)
     return first is not None and first.grad is not None
+
+
+def gradients_there(leaves: Iterable[torch.Tensor]) -> int:
+    """Bytes of the gradients that parameters have."""
+    return sum(one.grad.nbytes for one in leaves if one.grad is not None)
 
 
 def variant(owner: Any, found: Variant, *, accumulates: bool) -> Variant:
@@ -47,14 +57,19 @@ def variant(owner: Any, found: Variant, *, accumulates: bool) -> Variant:
     return owner.adding
 
 
-def _fits(owner: Any, found: Variant) -> bool:
+def _fits(owner: Any, found: Variant, there: int | None = None) -> bool:
+    """Whether a variant has room for gradients that are there, of which ``there`` bytes are known."""
     # A share is one of what the call takes without the gradients.
     if owner.asked_alone[0].endswith("%"):
         return True
     plan = found.schedule
     # In an arena there is room for what leaves the step.
     callers = plan.handed if plan.step is None else 0
-    return owner.accumulating(found) + callers <= plan.budget
+    takes = owner.accumulating(found)
+    if there is not None and plan.step is None:
+        # As if all that are there stood beside the whole half.
+        takes = min(takes, plan.backward + there)
+    return takes + callers <= plan.budget
 
 
 def chosen(instance: Instance) -> Variant:
@@ -62,10 +77,11 @@ def chosen(instance: Instance) -> Variant:
     told when its backward half begins: the caller may have let go of the others by then.
     """
     owner = instance.owner
-    if not have_gradients(instance.leaves) or _fits(owner, owner.base):
+    there = gradients_there(instance.leaves)
+    if not there or _fits(owner, owner.base, there):
         return owner.base
     instance.finds_gradients = True
-    if owner.zeroes:
+    if owner.zeroes >= TRUSTED:
         return owner.base
     try:
         return owner.adding
@@ -80,13 +96,16 @@ def begin_backward(instance: Instance) -> None:
         BudgetError: It adds its gradients to others, and no plan leaves room for them.
     """
     if instance.finds_gradients and not instance.runs_again:
-        owner, adds = instance.owner, have_gradients(instance.leaves)
-        owner.zeroes = not adds
+        owner, adds = instance.owner, gradients_there(instance.leaves) > 0
+        trusted = owner.zeroes >= TRUSTED
+        if owner.zeroes != NEVER:
+            owner.zeroes = 0 if adds else owner.zeroes + 1
         if adds and instance.variant is owner.base:
+            owner.zeroes = NEVER if trusted else owner.zeroes
             takes = owner.accumulating(owner.base) + owner.base.schedule.handed
             missing = takes - owner.adding.schedule.budget
             warnings.warn(
-                f"rk: {owner.name} adds its gradients to others, which it did not do in its last call: "
+                f"rk: {owner.name} adds its gradients to others, which it did not do in its last calls: "
                 f"{missing} bytes of the budget of {owner.asked_alone[0]} may be missing in this one",
                 stacklevel=2,
             )

@@ -52,8 +52,10 @@ class GraphClass:
         """
         self.asked_alone: tuple[str, int] | None = None
         """The same for a plan that has the whole budget."""
-        self.zeroes = False
-        """Gradients that are there when a call begins are let go of before its backward half."""
+        self.zeroes = 0
+        """Calls in a row at whose begin there were gradients, which had gone before the backward half
+        (:mod:`rk._run.alone`).
+        """
         self.holds_least = False
         """It has one plan, which was made to hold no more than it must."""
         self.adds = False
