@@ -28,6 +28,8 @@ solver: str
 time_limit: float | str | None
 reproducible: bool
 codegen: str
+offload: int | str | bool | None
+bandwidth: str | None
 verify: bool
 cache_dir: str | PathLike[str] | None
 dump_dir: str | PathLike[str] | None
