@@ -228,12 +228,13 @@ def test_micro_batches_of_which_the_first_lets_go_keep_the_budget(recwarn):
     assert not [one for one in recwarn if "rk:" in str(one.message)]
 
 
-def test_gradients_of_other_parameters_than_the_first_are_seen():
+@pytest.mark.parametrize("codegen", ["fx", "inductor"])
+def test_gradients_of_other_parameters_than_the_first_are_seen(codegen):
     (base,), _ = trained(whole(), steps=1, count=1)
     model = Tower()
-    whole(budget=int(0.6 * base))(model)
-    for _ in range(2):
+    whole(budget=int(0.7 * base), codegen=codegen)(model)
+    for _ in range(3):
         model(BATCHES[0]).backward()
         model.embedding.weight.grad = None
     (owner,) = next(iter(group.GROUPS.values())).classes
-    assert "adding" in vars(owner)
+    assert owner.adds or "adding" in vars(owner)

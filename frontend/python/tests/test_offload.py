@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 import torch
@@ -141,6 +142,17 @@ def test_a_budget_that_no_recomputation_keeps(on_infeasible):
         given.grad = None
     assert torch.equal(*gradients)
     assert measure.peak(lambda: model(given).backward(), model) <= least + given.nbytes
+
+
+def test_an_ended_copy_keeps_nothing_alive():
+    """As in a step that is given up between the begin of a copy and its wait."""
+    before = transfers.HOST.now
+    value = torch.randn(64, 64)
+    host = transfers.offload(value)
+    assert transfers.HOST.now == before + value.nbytes
+    there = weakref.ref(value.untyped_storage())
+    del host, value
+    assert transfers.HOST.now == before and there() is None
 
 
 def test_a_forward_pass_without_a_backward_pass_gives_host_memory_back():

@@ -64,6 +64,9 @@ class Engine:
         with _LOCK:
             if self._stream is None:
                 done: Any = self.begin(copy)
+                if done is None:
+                    # It has ended, and nobody need wait for it: a step that is given up would leave it here.
+                    return
             else:
                 self._let_go()
                 self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))

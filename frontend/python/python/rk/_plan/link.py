@@ -74,8 +74,10 @@ def _fastest(device: torch.device, copy: Callable[[], object]) -> float:
 
 def check_host(peak: int | None) -> None:
     """Raises BudgetError where host memory has less left than a plan needs."""
+    if peak is None:
+        return
     left = devices.host_bytes_left()
-    if peak is not None and peak > left:
+    if peak > left:
         error = BudgetError(
             f"a plan whose values wait in {peak} bytes of host memory, of which {left} are left; say how "
             "many may be taken (offload='8GiB'), or stop what else takes them"

@@ -25,12 +25,9 @@ NEVER = -1
 
 
 def have_gradients(arguments: Iterable[Any]) -> bool:
-    """Whether the parameters among the arguments of a graph have gradients; all are taken to be like the
-    first.
-    """
+    """Whether one of the parameters among the arguments of a graph has a gradient."""
     trained = (one for one in arguments if isinstance(one, nn.Parameter) and one.requires_grad)
-    first = next(trained, None)
-    return first is not None and first.grad is not None
+    return any(one.grad is not None for one in trained)
 
 
 def gradients_there(leaves: Iterable[torch.Tensor]) -> int:
