@@ -52,7 +52,8 @@ class Counting final : public c10::Allocator {
   static int64_t current() { return current_.load(std::memory_order_relaxed); }
   static int64_t peak() { return peak_.load(std::memory_order_relaxed); }
   static int64_t count() { return count_.load(std::memory_order_relaxed); }
-  static void reset_peak() { peak_.store(current(), std::memory_order_relaxed); }
+  // `leaving`: of what is there now, bytes that are about to be given back.
+  static void reset_peak(int64_t leaving = 0) { peak_.store(current() - leaving, std::memory_order_relaxed); }
 
   // Counts bytes that were not asked for here.
   static void add(int64_t bytes) {

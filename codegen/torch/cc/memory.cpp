@@ -81,6 +81,6 @@ void rk_memory_read(int64_t* now, int64_t* most, int64_t* allocations) {
   *allocations = Memory::count();
 }
 
-void rk_memory_reset_peak(void) { Memory::reset_peak(); }
+void rk_memory_reset_peak(int64_t leaving) { Memory::reset_peak(leaving); }
 
 } // extern "C"

@@ -94,8 +94,8 @@ const char* rk_addresses(const RkSlots* slots, const int32_t* buffers, size_t n,
 const char* rk_memory_install(void);
 // Bytes requested and not yet freed; their maximum since the last reset; the number of allocations ever made.
 void rk_memory_read(int64_t* current, int64_t* peak, int64_t* count);
-// Sets the peak to the current level.
-void rk_memory_reset_peak(void);
+// Sets the peak to the current level, less the bytes that are about to be given back.
+void rk_memory_reset_peak(int64_t leaving);
 
 // ---- arena.cpp
 // The place of one result of a launch: bytes, offset in the arena (-1: it leaves the step, and is made on the heap), slot that holds

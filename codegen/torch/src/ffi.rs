@@ -103,7 +103,7 @@ unsafe extern "C" {
 
     pub fn rk_memory_install() -> Status;
     pub fn rk_memory_read(current: *mut i64, peak: *mut i64, count: *mut i64);
-    pub fn rk_memory_reset_peak();
+    pub fn rk_memory_reset_peak(leaving: i64);
 
     pub fn rk_arena_new(bytes: usize, kind: i32, index: i32, out: *mut *mut RawArena) -> Status;
     pub fn rk_arena_base(arena: *const RawArena) -> *mut c_void;

@@ -64,12 +64,18 @@ pub fn reset_peak(device: Device) -> Result<()> {
     unsafe {
         match device {
             Device::Cpu => {
-                ffi::rk_memory_reset_peak();
+                ffi::rk_memory_reset_peak(0);
                 Ok(())
             }
             Device::Cuda(index) => check(ffi::rk_cuda_reset_peak(index)),
         }
     }
+}
+
+/// Sets the peak of the CPU to what will be there when `leaving` bytes have been given back, which they are about to be.
+pub fn reset_peak_without(leaving: u64) {
+    // SAFETY: no preconditions.
+    unsafe { ffi::rk_memory_reset_peak(leaving.try_into().unwrap_or(i64::MAX)) }
 }
 
 /// The number of allocations that the CPU counter has seen.

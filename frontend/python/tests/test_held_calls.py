@@ -204,3 +204,41 @@ def test_a_first_step_that_took_a_little_too_much_is_told_of():
         trained(Noisy, once, by_blocks(budget=budget), steps=2)
     (took,) = re.findall(r"has taken (\d+)", " ".join(str(one.message) for one in told))
     assert budget < int(took) <= least
+
+
+class Wide(Tower):
+    """Its loss takes more memory than all that its blocks hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(32, 500)
+
+    def forward(self, batch):
+        for part in (self.embedding, *self.blocks):
+            batch = part(batch)
+        return self.head(batch).logsumexp(-1).square().sum()
+
+
+@pytest.mark.parametrize("share", [0.8, 0.6])
+def test_what_old_gradients_hide_is_seen(share):
+    """Code of the caller's takes most in its backward pass, when the old gradients have gone."""
+
+    def observed(zero_late, **options):
+        group.GROUPS.clear()
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Wide()
+        by_blocks(**options)(model)
+        for _ in range(5):
+            if not zero_late:
+                model.zero_grad()
+            loss = model(ids())
+            model.zero_grad()
+            loss.backward()
+        (shared,) = group.GROUPS.values()
+        return shared.known[-1]
+
+    peaks, _ = trained(Wide, once, by_blocks())
+    budget = int(share * peaks[-1])
+    early, late = observed(False, budget=budget), observed(True, budget=budget)
+    assert max(abs(late.peak - early.peak), abs(late.measured - early.measured)) < budget // 200

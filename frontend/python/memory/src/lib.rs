@@ -17,7 +17,7 @@ mod _rk_memory {
 
 unsafe extern "C" {
     fn rk_counter_install();
-    fn rk_counter_read(now: *mut i64, most: *mut i64);
+    fn rk_counter_read(now: *mut i64, most: *mut i64, leaving: i64);
 }
 
 /// From now on what PyTorch's allocator on the CPU hands out is counted.
@@ -28,10 +28,12 @@ fn count_memory() {
 }
 
 /// Bytes that are allocated on the CPU now, beyond what was before they were counted, and the most since the last call of this.
+/// `leaving`: of what is there now, bytes that are about to be given back, and not in the most of the next call.
 #[pyfunction]
-fn memory() -> (u64, u64) {
+#[pyo3(signature = (leaving=0))]
+fn memory(leaving: u64) -> (u64, u64) {
     let (mut now, mut most) = (0, 0);
     // SAFETY: plain out-parameters.
-    unsafe { rk_counter_read(&mut now, &mut most) }
+    unsafe { rk_counter_read(&mut now, &mut most, leaving.try_into().unwrap_or(i64::MAX)) }
     (now.max(0) as u64, most.max(0) as u64)
 }

@@ -44,11 +44,13 @@ fn count_memory() -> PyResult<()> {
 }
 
 /// Bytes that are allocated on the CPU now, beyond what was before they were counted, and the most since the last call of this.
+/// `leaving`: of what is there now, bytes that are about to be given back, and not in the most of the next call.
 #[pyfunction]
-fn memory() -> PyResult<(u64, u64)> {
-    let read = rk_torch::memory::read(Device::Cpu).and_then(|reading| {
-        rk_torch::memory::reset_peak(Device::Cpu)?;
-        Ok((reading.current, reading.peak))
+#[pyo3(signature = (leaving=0))]
+fn memory(leaving: u64) -> PyResult<(u64, u64)> {
+    let read = rk_torch::memory::read(Device::Cpu).map(|reading| {
+        rk_torch::memory::reset_peak_without(leaving);
+        (reading.current, reading.peak)
     });
     read.map_err(|error| PyRuntimeError::new_err(error.message().to_owned()))
 }

@@ -319,6 +319,8 @@ class Group(Metered, Careful):
                 self._tidied = len(self.classes)
                 gc.collect()
             self.meter.begin()
+            if self.adds_gradients:
+                self.meter.watch_gradients(self._gradient_goes)
             # What was computed or gathered for the first instance is not what the step began with. Without
             # gradients nothing tells it from a batch that stands there, until backward is over.
             self.step.given = given(args[place] for place in owner.others)

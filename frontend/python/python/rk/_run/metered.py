@@ -12,17 +12,12 @@ import torch
 from rk import _torch
 from rk._plan.options import Options
 from rk._run import observe
-from rk._run.observe import Meter
+from rk._run.observe import NOTHING, Meter
 from rk._run.steps import Event, Step
 from rk._run.variants import Instance
 
 MARGIN = 200
 """Which part of the budget is left free: requests are rounded, and what lies beside changes a little."""
-
-NOTHING = -(1 << 62)
-"""Bytes where nothing has been read yet. On the CPU a reading may be below zero: what was handed out before
-the counter began may have come back, and gradients that it has not counted are taken off.
-"""
 
 
 class Metered:
@@ -117,6 +112,16 @@ class Metered:
         """What was needed while a graph was compiled is no part of a step."""
         if self.shared and self.meter.works:
             self.meter.read()
+
+    def _gradient_goes(self, size: int) -> None:
+        """A gradient that was there when a step began is about to be given back, by whatever thread."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            if self.step is not None and self.step.metered and self.meter.works:
+                self.meter.gradient_goes(size)
+        finally:
+            self.lock.release()
 
     def _read(self, ended: Instance | None = None) -> None:
         """Reads what a half has taken, which is over now."""

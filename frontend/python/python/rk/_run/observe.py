@@ -22,6 +22,11 @@ from rk import _torch
 from rk._plan import device as devices
 from rk._run.parameters import Parameters, ddps
 
+NOTHING = -(1 << 62)
+"""Bytes where nothing has been read yet. On the CPU a reading may be below zero: what was handed out before
+the counter began may have come back, and gradients that it has not counted are taken off.
+"""
+
 
 class Meter:
     """Reads the bytes that are allocated on a device, without the gradients of parameters."""
@@ -39,6 +44,10 @@ class Meter:
         """The most bytes, with gradients, between the last glance and what was read before."""
         self.surely = 0
         """What the last reading says of the most at least: some of it may have become gradients."""
+        self._known = NOTHING
+        """The most since the last reading, as far as gradients have gone since."""
+        self._watched: dict[int, weakref.ref[Any]] = {}
+        """By storage, the gradients of which it is noticed that they go."""
 
     @property
     def works(self) -> bool:
@@ -49,22 +58,47 @@ class Meter:
         """A step begins: its parameters are those that are there now."""
         self.parameters.find()
         self.gradients = self.parameters.gradient_bytes()
+        self._known = NOTHING
         if self.works:
-            self._read()
+            self._read(0)
+
+    def watch_gradients(self, goes: Callable[[int], None]) -> None:
+        """``goes`` gets the bytes of each gradient that is there now, right before its memory is given
+        back.
+        """
+
+        def gone(key: int, size: int, _: Any) -> None:
+            self._watched.pop(key, None)
+            goes(size)
+
+        left_out = uncounted() if self._device.type == "cpu" else {}
+        for storage in self.parameters.gradient_storages():
+            if storage._cdata not in self._watched and storage._cdata not in left_out:
+                called = functools.partial(gone, storage._cdata, storage.nbytes())
+                self._watched[storage._cdata] = weakref.ref(storage, called)
+
+    def gradient_goes(self, size: int) -> None:
+        """A gradient of so many bytes is about to be given back: the most so far has had it, and what comes
+        has not.
+        """
+        _, peak = self._read(size)
+        self._known = max(self._known, peak - self.gradients)
+        self.gradients = max(self.gradients - size, 0)
 
     def read(self) -> tuple[int, int]:
         """Bytes now, and the most since the last reading; what has become a gradient by now is in neither,
         but the most may have what became one since.
         """
-        level, peak = self._read()
+        level, peak = self._read(0)
         self.raw = level
         before, self.gradients = self.gradients, self.parameters.gradient_bytes()
-        self.surely = peak - max(before, self.gradients)
-        return level - self.gradients, max(peak - before, level - self.gradients)
+        known, self._known = self._known, NOTHING
+        self.surely = max(peak - max(before, self.gradients), known)
+        return level - self.gradients, max(peak - before, level - self.gradients, known)
 
     def glance(self) -> int:
         """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""
-        level, self.most = self._read()
+        level, self.most = self._read(0)
         return level
 
 
@@ -98,13 +132,13 @@ def _tell_missing(name: str, error: str) -> None:
     )
 
 
-def count() -> Callable[[], tuple[int, int]] | None:
+def count() -> Callable[[int], tuple[int, int]] | None:
     """Counts on the CPU from here on: what was handed out before is not missed when it comes back."""
     counts = counter()
     if counts is None:
         return None
     uncounted()
-    read: Callable[[], tuple[int, int]] = counts.memory
+    read: Callable[[int], tuple[int, int]] = counts.memory
     return read
 
 
@@ -139,11 +173,11 @@ def uncounted() -> dict[int, weakref.ref[Any]]:
     return there | {id(one): weakref.ref(one) for one in ddps()}
 
 
-def _accelerator(device: torch.device) -> Callable[[], tuple[int, int]]:
+def _accelerator(device: torch.device) -> Callable[[int], tuple[int, int]]:
     module = torch.get_device_module(device)
     highest = 0
 
-    def read() -> tuple[int, int]:
+    def read(_: int) -> tuple[int, int]:
         # The statistics are the user's, and are not reset: a peak is seen when it is a new one.
         nonlocal highest
         level, most = module.memory_allocated(device), module.max_memory_allocated(device)

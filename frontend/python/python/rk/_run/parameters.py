@@ -69,6 +69,11 @@ class Parameters:
         """Bytes of the gradients that come in a step, and stay until the caller lets go of them."""
         return _bytes(one for one, ddp in self._gradients() if ddp is None or not self._is_bucket(one, ddp))
 
+    def gradient_storages(self) -> list[torch.UntypedStorage]:
+        """What these are in."""
+        found = (one for one, ddp in self._gradients() if ddp is None or not self._is_bucket(one, ddp))
+        return list({one._cdata: one for one in (local(one).untyped_storage() for one in found)}.values())
+
     def _gradients(self) -> Iterator[tuple[torch.Tensor, Any]]:
         for reference, ddp in self._own:
             parameter = reference()

@@ -53,7 +53,7 @@ class WholeMeter(observe.Meter):
         for one in devices.storages():
             if one._cdata not in self._found:
                 self._finds(one._cdata, one, one.nbytes())
-        self._offset = -self._read()[0]
+        self._offset = -self._read(0)[0]
         self.claim(gathered())
         for one in ddps():
             # Where gradients are views, they are found by these.
@@ -104,7 +104,7 @@ class WholeMeter(observe.Meter):
 
     def read(self) -> tuple[int, int]:
         """Bytes now, and the most since the last reading."""
-        level, peak = self._read()
+        level, peak = self._read(0)
         if self._first_buckets:
             self._look_at_buckets()
         most, self._most = max(peak + self._offset, self._most), 0
