@@ -259,8 +259,8 @@ class Counted:
         self._read, counts.memory = counts.memory, self.read
         counts.count_memory()
 
-    def read(self) -> tuple[int, int]:
-        level, peak = self._read()
+    def read(self, leaving: int = 0) -> tuple[int, int]:
+        level, peak = self._read(leaving)
         self._peak = max(self._peak, peak)
         return level, peak
 

@@ -34,6 +34,10 @@ storage.resize_(200)
 assert counts.memory() == (200, 277)
 empty = torch.empty(0)
 assert counts.memory() == (200, 200)
+going = torch.empty(25)
+assert counts.memory(100) == (300, 300)
+del going  # it was said to leave, and is not in the most that follows
+assert counts.memory() == (200, 200)
 
 with profiler.profile(profile_memory=True) as profile:
     two = torch.empty(500)
