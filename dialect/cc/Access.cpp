@@ -75,6 +75,11 @@ MlirOperation rkLookupSymbol(MlirOperation from, MlirStringRef name) {
 
 bool rkIsTriviallyDead(MlirOperation op) { return isOpTriviallyDead(unwrap(op)); }
 
+void rkUnlink(MlirOperation op) {
+  unwrap(op)->remove();
+  unwrap(op)->dropAllReferences();
+}
+
 MlirModule rkParseModule(MlirContext context, MlirStringRef source, MlirStringRef name) {
   return wrap(parseSourceString<ModuleOp>(unwrap(source), unwrap(context), unwrap(name)).release());
 }

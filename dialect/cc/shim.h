@@ -55,6 +55,8 @@ bool rkHostIs(MlirType type);
 MlirOperation rkLookupSymbol(MlirOperation from, MlirStringRef name);
 /// Whether MLIR would erase the op: unused, and without an effect that matters.
 bool rkIsTriviallyDead(MlirOperation op);
+// Takes the op out of its block, and lets it and everything below it use nothing any more; it stays alive.
+void rkUnlink(MlirOperation op);
 
 /// Parses and verifies text or bytecode as a module, which is made around the ops when the source has none. `name` is the
 /// file name in messages. Null after errors were reported.

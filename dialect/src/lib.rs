@@ -15,7 +15,7 @@
 //! | [`transfers`] | what moves between device and host memory, and what each value is a copy of |
 //! | `verify`, `verify_transfers`, `verify_lowered` | one function per law, over `schedule` and over addresses |
 //! | `verify_ops`, `verify_attrs` | each op by itself; attributes on functions |
-//! | `raw` | the handles, and all `unsafe`; read its rules before you erase an op |
+//! | `raw` | the handles, and all `unsafe`; read its rules before you keep one |
 //!
 //! **Absent here:** torch, plans, solvers. This crate knows what a legal schedule looks like, not which one is good.
 
@@ -47,7 +47,7 @@ mod view;
 
 pub use attrs::{Arg, Cost, Stage};
 pub use raw::{
-    At, Attr, Block, Context, Ctx, DenseBytes, Location, Module, NewOp, Op, Region, Type, Use, Value,
+    At, Attr, Block, Context, Ctx, DenseBytes, Eraser, Location, Module, NewOp, Op, Region, Type, Use, Value,
 };
 pub use raw::{insert_dialect, kernel_registry, lsp_server_main, opt_main};
 pub use summary::PlanSummary;

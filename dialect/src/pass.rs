@@ -39,7 +39,7 @@ use std::str::FromStr;
 use crate::attrs::Stage;
 use crate::diagnostic::{Diagnostic, Failure};
 use crate::ops::StepOp;
-use crate::raw::{self, Ctx, Op, RunningPass};
+use crate::raw::{self, Ctx, Eraser, Op, RunningPass};
 
 /// One option of a pass. All values are strings; [`PassContext::parsed_option`] reads them. One that is `false` by default may stand
 /// alone, which is `true`.
@@ -85,11 +85,17 @@ pub struct PassContext<'c> {
     pass: RunningPass,
     module: Op<'c>,
     current: Op<'c>,
+    eraser: Eraser<'c>,
 }
 
 impl<'c> PassContext<'c> {
-    pub(crate) fn new(spec: &'static PassSpec, pass: RunningPass, module: Op<'c>) -> Self {
-        Self { spec, pass, module, current: module }
+    pub(crate) fn new(
+        spec: &'static PassSpec,
+        pass: RunningPass,
+        module: Op<'c>,
+        eraser: Eraser<'c>,
+    ) -> Self {
+        Self { spec, pass, module, current: module, eraser }
     }
 
     /// The module that the pass runs on.
@@ -100,6 +106,11 @@ impl<'c> PassContext<'c> {
     /// The context.
     pub fn context(&self) -> Ctx<'c> {
         self.module.context()
+    }
+
+    /// What erases ops.
+    pub fn eraser(&self) -> &Eraser<'c> {
+        &self.eraser
     }
 
     /// The description that this pass was registered with.

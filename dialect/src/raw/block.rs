@@ -83,12 +83,6 @@ impl<'c> Block<'c> {
         Value::from_raw(unsafe { mlirBlockAddArgument(self.raw, ty.raw, location.raw) })
     }
 
-    /// Removes an argument that nothing uses.
-    pub fn erase_argument(self, index: usize) {
-        // SAFETY: the block is alive.
-        unsafe { mlirBlockEraseArgument(self.raw, u32::try_from(index).unwrap_or(u32::MAX)) }
-    }
-
     /// The op that holds it.
     pub fn parent(self) -> Option<Op<'c>> {
         // SAFETY: the block is alive.

@@ -5,9 +5,9 @@
 //! answered with `None` or an empty list, never with a crash.
 //!
 //! What the compiler cannot check here, and the caller must keep:
-//! - **No handle is used after its op is erased** ([`Op::erase`]), nor after the block or module that holds it is gone. The
-//!   lifetime of a handle is that of the context, not of the op: edits through one handle would otherwise forbid every
-//!   other. Collect what is to be erased, then erase it last.
+//! - **No handle is used after the module that holds it is gone.** The lifetime of a handle is that of the context, not of the
+//!   op: edits through one handle would otherwise forbid every other. What is erased stays alive until the pass is over
+//!   ([`Eraser`]).
 //! - **Handles of one context** are not mixed with those of another.
 //! - **Inside a pass** only the op that the pass was given, and what is below it, may be edited.
 //!
@@ -31,7 +31,7 @@ mod value;
 pub use attr::{Attr, DenseBytes};
 pub use block::{Block, Region};
 pub use context::{Context, Ctx, Location, insert_dialect, kernel_registry};
-pub use module::Module;
+pub use module::{Eraser, Module};
 pub use op::{At, NewOp, Op};
 pub use pass::{RunningPass, register, set_option_default};
 pub(crate) use shim::{emit, emit_remark};

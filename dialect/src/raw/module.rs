@@ -1,4 +1,6 @@
-//! Owned modules.
+//! Owned modules, and what erases ops of a module.
+
+use std::cell::RefCell;
 
 use mlir_sys::*;
 
@@ -10,13 +12,14 @@ use crate::diagnostic::{Reported, Severity};
 #[derive(Debug)]
 pub struct Module<'c> {
     inner: melior::ir::Module<'c>,
+    eraser: Eraser<'c>,
 }
 
 impl<'c> Module<'c> {
     /// Takes ownership.
     pub(super) fn from_raw(raw: MlirModule) -> Self {
-        // SAFETY: the caller hands over an owned module.
-        Self { inner: unsafe { melior::ir::Module::from_raw(raw) } }
+        // SAFETY: the caller hands over an owned module, and no handle is used after it is gone, see the head of `raw`.
+        unsafe { Self { inner: melior::ir::Module::from_raw(raw), eraser: Eraser::new() } }
     }
 
     /// The `builtin.module` op.
@@ -29,6 +32,12 @@ impl<'c> Module<'c> {
     pub fn body(&self) -> Block<'c> {
         // SAFETY: the module is alive.
         Block::from_raw(unsafe { mlirModuleGetBody(self.inner.to_raw()) })
+    }
+
+    /// What erases ops of it. Inside of a pass, the one of the pass does
+    /// ([`PassContext::eraser`](crate::pass::PassContext::eraser)).
+    pub fn eraser(&self) -> &Eraser<'c> {
+        &self.eraser
     }
 
     /// Runs a pipeline such as `builtin.module(rk-dataflow,cse)`; its passes must be registered.
@@ -71,5 +80,37 @@ impl<'c> Module<'c> {
     /// Sets a discardable attribute such as `rk.device`.
     pub fn set(&self, name: &str, value: Attr<'c>) {
         self.op().set(name, value);
+    }
+}
+
+/// Takes ops out of a module at once, and frees them when the pass is over, or the module that it belongs to is gone.
+///
+/// Handles are `Copy`, and a pass keeps them in maps and lists. One that is left over is a handle to an op that no block holds, and
+/// no new op gets its address.
+#[derive(Debug)]
+pub struct Eraser<'c>(RefCell<Vec<Op<'c>>>);
+
+impl<'c> Eraser<'c> {
+    /// Without ops.
+    ///
+    /// # Safety
+    /// No handle to what it has erased is used after it is dropped. A pass cannot keep one, because it is written for every `'c`.
+    pub(super) unsafe fn new() -> Self {
+        Self(RefCell::default())
+    }
+
+    /// Erases an op whose results nothing uses.
+    pub fn erase(&self, op: Op<'c>) {
+        op.unlink();
+        self.0.borrow_mut().push(op);
+    }
+}
+
+impl Drop for Eraser<'_> {
+    fn drop(&mut self) {
+        for op in self.0.take() {
+            // SAFETY: `unlink` took the op out of its block, and its results are unused; by the contract of `new` no handle is used again.
+            unsafe { op.destroy() };
+        }
     }
 }

@@ -286,9 +286,18 @@ impl<'c> Op<'c> {
         copy
     }
 
-    /// Erases the op. Its results must be unused, and no handle to it or to anything below it may be used again.
-    pub fn erase(self) {
-        // SAFETY: the op is alive; the caller gives up all handles to it and to what is below it, see the head of `raw`.
+    /// Takes the op out of its block, and lets it and everything below it use nothing any more. Its results must be unused.
+    pub(super) fn unlink(self) {
+        // SAFETY: the op is alive.
+        unsafe { shim::rkUnlink(self.raw) }
+    }
+
+    /// Frees the op and everything below it.
+    ///
+    /// # Safety
+    /// Nothing uses its results, and no handle to it or to anything below it is used again.
+    pub(super) unsafe fn destroy(self) {
+        // SAFETY: by the contract of this function.
         unsafe { mlirOperationDestroy(self.raw) }
     }
 

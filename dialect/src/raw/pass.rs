@@ -8,7 +8,7 @@ use mlir_sys::*;
 use super::shim::{
     RkOptionSpec, RkPass, RkPassSpec, rkPassOption, rkPassRunPipeline, rkRegisterPass, rkSetOptionDefault,
 };
-use super::{Op, emit, text, view};
+use super::{Eraser, Op, emit, text, view};
 use crate::diagnostic::Severity;
 use crate::panics;
 use crate::pass::{PassContext, PassSpec};
@@ -65,7 +65,9 @@ unsafe extern "C" fn trampoline(pass: RkPass, module: MlirOperation, data: *cons
     // SAFETY: `data` is the spec that `register` handed over.
     let spec: &'static PassSpec = unsafe { &*data.cast::<PassSpec>() };
     let module = Op::from_raw(module);
-    let mut context = PassContext::new(spec, RunningPass { raw: pass }, module);
+    // SAFETY: `run` of a spec is for every lifetime, so no handle of this one is left when the context is dropped.
+    let eraser = unsafe { Eraser::new() };
+    let mut context = PassContext::new(spec, RunningPass { raw: pass }, module, eraser);
     let outcome = panics::caught(AssertUnwindSafe(|| (spec.run)(&mut context)));
     match outcome {
         Ok(Ok(())) => true,

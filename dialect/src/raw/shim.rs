@@ -54,6 +54,7 @@ unsafe extern "C" {
     pub fn rkLookupSymbol(from: MlirOperation, name: MlirStringRef) -> MlirOperation;
     pub fn rkParseModule(context: MlirContext, source: MlirStringRef, name: MlirStringRef) -> MlirModule;
     pub fn rkIsTriviallyDead(op: MlirOperation) -> bool;
+    pub fn rkUnlink(op: MlirOperation);
     fn rkEmit(
         location: MlirLocation,
         severity: u32,

@@ -6,19 +6,19 @@ use std::collections::HashMap;
 
 use rk_dialect::create::{self, NewRun};
 use rk_dialect::ops::{self, DropOp, RunOp, StepOp, Transfer, WaitOp};
-use rk_dialect::{At, Op, Type, Value};
+use rk_dialect::{At, Eraser, Op, Type, Value};
 use rk_plan::{NodeId, Schedule, Step, ValueId};
 
 use crate::offload::{Line, Moving};
 use crate::planning::Problem;
 
 /// Writes the schedule down: runs, re-runs and drops, then the views that feed the return.
-pub fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule) {
-    write(step, problem, &schedule.0.iter().copied().map(Line::Step).collect::<Vec<_>>());
+pub fn carry_out<'c>(step: StepOp<'c>, problem: &Problem<'c>, schedule: &Schedule, eraser: &Eraser<'c>) {
+    write(step, problem, &schedule.0.iter().copied().map(Line::Step).collect::<Vec<_>>(), eraser);
 }
 
 /// Like [`carry_out`], with transfers among the runs and drops.
-pub fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, lines: &[Line]) {
+pub fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, lines: &[Line], eraser: &Eraser<'c>) {
     let Some(end) = step.body().terminator() else { return };
     let old: Vec<Op<'c>> = step.body().ops();
     let mut runs_left = vec![0usize; problem.nodes.len()];
@@ -69,7 +69,7 @@ pub fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, lines: &[Line]) {
         let operands: Vec<_> = op.operands().into_iter().map(renew).collect();
         op.set_operands(&operands);
     }
-    gone.into_iter().rev().for_each(Op::erase);
+    gone.into_iter().rev().for_each(|op| eraser.erase(op));
 }
 
 #[expect(clippy::too_many_arguments, reason = "the state of one walk; a struct would only rename it")]

@@ -30,7 +30,7 @@ use rk_dialect::create::{self, AtenCall};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{AtenOp, ConstantOp, StepOp};
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Arg, At, Location, Op, Stage, Value};
+use rk_dialect::{Arg, At, Eraser, Location, Stage, Value};
 
 use crate::dead::erase_dead;
 use crate::shape_only::without_shape_operands;
@@ -56,8 +56,8 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let device = crate::device(cx.module());
     for step in cx.steps_at(Stage::Raw) {
         cx.at(step.op());
-        Rewriter::new(step, &device).rewrite()?;
-        erase_dead(step.body());
+        Rewriter::new(step, &device).rewrite(cx.eraser())?;
+        erase_dead(step.body(), cx.eraser());
         step.set_stage(Stage::Dataflow);
     }
     Ok(())
@@ -105,7 +105,7 @@ impl<'a, 'c> Rewriter<'a, 'c> {
         Self { step, device, roots: Vec::new(), links: Vec::new(), places: HashMap::new() }
     }
 
-    fn rewrite(&mut self) -> Result<(), Failure<'c>> {
+    fn rewrite(&mut self, eraser: &Eraser<'c>) -> Result<(), Failure<'c>> {
         for argument in self.step.arguments() {
             self.add_root(argument, argument, true);
         }
@@ -126,7 +126,7 @@ impl<'a, 'c> Rewriter<'a, 'c> {
                 return Err(Diagnostic::error(op.location(), message).into());
             }
         }
-        replaced.into_iter().rev().for_each(Op::erase);
+        replaced.into_iter().rev().for_each(|op| eraser.erase(op));
         Ok(())
     }
 

@@ -4,13 +4,13 @@
 //! the step (S5), and looser in another: fresh storage that nobody reads is gone.
 
 use rk_dialect::ops::{AtenOp, ConstantOp, WriteOp};
-use rk_dialect::{Block, Op};
+use rk_dialect::{Block, Eraser, Op};
 
 /// Erases dead calls, writes and constants of a block, last first.
-pub fn erase_dead(block: Block<'_>) {
+pub fn erase_dead<'c>(block: Block<'c>, eraser: &Eraser<'c>) {
     for op in block.ops().into_iter().rev() {
         if op.results().into_iter().all(|value| value.is_unused()) && !has_effect(op) {
-            op.erase();
+            eraser.erase(op);
         }
     }
 }

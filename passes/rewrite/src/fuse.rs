@@ -50,7 +50,7 @@ use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, NodeOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
 use rk_dialect::pointwise::{Elementwise, storage};
-use rk_dialect::{At, Attr, Op, Stage, Value};
+use rk_dialect::{At, Attr, Eraser, Op, Stage, Value};
 
 use self::choice::Apart;
 use crate::dataflow::map_values;
@@ -97,12 +97,12 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     let apart = choice::apart(cx, exact, norms, &times)?;
     for step in cx.steps().into_iter().filter(|step| norms && step.stage() == Stage::Simplified) {
         cx.at(step.op());
-        norms::split(step, cx.module(), &apart.norms);
+        norms::split(step, cx.module(), &apart.norms, cx.eraser());
     }
     for step in cx.steps() {
         cx.at(step.op());
         if step.stage() == Stage::Simplified {
-            let mut fusion = Fusion::of(step, cx.module(), exact, &apart);
+            let mut fusion = Fusion::of(step, cx.module(), cx.eraser(), exact, &apart);
             fusion.run();
             if alone {
                 fusion.mark_alone(&times);
@@ -145,10 +145,11 @@ struct Fusion<'a, 'c> {
     /// What must not be merged.
     apart: &'a Apart,
     merges: Vec<Merge>,
+    eraser: &'a Eraser<'c>,
 }
 
 impl<'a, 'c> Fusion<'a, 'c> {
-    fn of(step: StepOp<'c>, module: Op<'c>, exact: bool, apart: &'a Apart) -> Self {
+    fn of(step: StepOp<'c>, module: Op<'c>, eraser: &'a Eraser<'c>, exact: bool, apart: &'a Apart) -> Self {
         let nodes = ops::nodes_by_symbol(module);
         let ops = step.body().ops().into_iter().filter_map(RunOp::of);
         let runs: Vec<_> =
@@ -168,6 +169,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
             exact,
             apart,
             merges: Vec::new(),
+            eraser,
         }
     }
 
@@ -230,7 +232,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
             match merged {
                 Some((node, inputs)) => made.push((reader, node, inputs)),
                 None => {
-                    made.iter().for_each(|(_, node, _)| node.op().erase());
+                    made.iter().for_each(|(_, node, _)| self.eraser.erase(node.op()));
                     return None;
                 }
             }
@@ -238,8 +240,8 @@ impl<'a, 'c> Fusion<'a, 'c> {
         for (reader, node, inputs) in made {
             self.replace(reader, node, &inputs);
         }
-        run.op().erase();
-        node.op().erase();
+        self.eraser.erase(run.op());
+        self.eraser.erase(node.op());
         self.runs[place] = None;
         self.merges.extend(merges);
         Some(())
@@ -319,7 +321,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
             Some(())
         };
         if copied().is_none() || self.pointwise(node).is_none() {
-            node.op().erase();
+            self.eraser.erase(node.op());
             return None;
         }
         node.op().set("rk.kernel", Attr::unit(self.step.op().context()));
@@ -330,7 +332,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
     fn replace(&mut self, place: usize, node: NodeOp<'c>, inputs: &[Value<'c>]) {
         let Some((run, old)) = self.runs[place] else { return };
         let symbol = old.symbol().to_owned();
-        old.op().erase();
+        self.eraser.erase(old.op());
         node.op().set("sym_name", Attr::string(node.op().context(), &symbol));
         let new = NewRun {
             symbol,
@@ -343,7 +345,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
             old.replace_all_uses(new);
         }
         self.places.remove(&run.op());
-        run.op().erase();
+        self.eraser.erase(run.op());
         self.places.insert(new.op(), place);
         self.runs[place] = Some((new, node));
     }

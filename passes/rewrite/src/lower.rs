@@ -34,7 +34,7 @@ use rk_dialect::create::{self, NewLaunch};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{ConstantOp, DropOp, RunOp, Space, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
-use rk_dialect::{At, Op, PlanSummary, Stage, Type, Value, transfers};
+use rk_dialect::{At, Eraser, Op, PlanSummary, Stage, Type, Value, transfers};
 use rk_plan::{Bytes, Schedule, Sequence, base_trace, judge_schedule, readable};
 
 use crate::carry_out::carry_out;
@@ -83,10 +83,10 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     for step in cx.steps() {
         cx.at(step.op());
         if step.stage() == Stage::Costed {
-            keep_all(step, cx.module())?;
+            keep_all(step, cx)?;
         }
         if step.stage() == Stage::Scheduled {
-            lower(step, cx.module(), &target)?;
+            lower(step, cx, &target)?;
         }
     }
     Ok(())
@@ -121,11 +121,11 @@ fn target<'c>(cx: &PassContext<'c>) -> Result<Target, Failure<'c>> {
 }
 
 /// The schedule without rematerialization: the original order, every value dropped at its last use.
-fn keep_all<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<(), Failure<'c>> {
-    let problem = Problem::of(step, module)?;
+fn keep_all<'c>(step: StepOp<'c>, cx: &PassContext<'c>) -> Result<(), Failure<'c>> {
+    let problem = Problem::of(step, cx.module())?;
     let schedule = Schedule::from_sequence(&problem.graph, &Sequence::base(&problem.graph))
         .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
-    carry_out(step, &problem, &schedule);
+    carry_out(step, &problem, &schedule, cx.eraser());
     step.set_stage(Stage::Scheduled);
     let trace = base_trace(&problem.graph);
     let summary = PlanSummary {
@@ -133,7 +133,7 @@ fn keep_all<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<(), Failure<'c>> {
         base_peak: Some(trace.peak.0),
         time: Some(trace.time.0),
         base_time: Some(trace.time.0),
-        resident: Some(resident::bytes(step, module).0),
+        resident: Some(resident::bytes(step, cx.module()).0),
         ..PlanSummary::of(step)
     };
     summary.write(step);
@@ -147,7 +147,8 @@ fn bug<'c>(step: StepOp<'c>, what: &str) -> Diagnostic<'c> {
     )
 }
 
-fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Failure<'c>> {
+fn lower<'c>(step: StepOp<'c>, cx: &PassContext<'c>, target: &Target) -> Result<(), Failure<'c>> {
+    let module = cx.module();
     if let Some(refused) = transfers::refused(step, "a lowered step") {
         exit::set(exit::WRONG_STAGE);
         return Err(refused.into());
@@ -172,7 +173,7 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
         );
         return Err(Diagnostic::error(step.op().location(), message).into());
     }
-    write(step, &problem, &placement, target.streams);
+    write(step, &problem, &placement, target.streams, cx.eraser());
     step.set_stage(Stage::Lowered);
     let said = PlanSummary {
         arena: Some(placement.arena),
@@ -190,7 +191,13 @@ fn lower<'c>(step: StepOp<'c>, module: Op<'c>, target: &Target) -> Result<(), Fa
 }
 
 /// Replaces runs by launches, drops by nothing.
-fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement, streams: u32) {
+fn write<'c>(
+    step: StepOp<'c>,
+    problem: &Problem<'c>,
+    placement: &Placement,
+    streams: u32,
+    eraser: &Eraser<'c>,
+) {
     let Some(end) = step.body().terminator() else { return };
     let old: Vec<Op<'c>> = step.body().ops();
     let mut now: HashMap<Value<'c>, Value<'c>> = HashMap::new();
@@ -208,7 +215,7 @@ fn write<'c>(step: StepOp<'c>, problem: &Problem<'c>, placement: &Placement, str
         let operands: Vec<_> = op.operands().iter().map(|value| *now.get(value).unwrap_or(value)).collect();
         op.set_operands(&operands);
     }
-    gone.into_iter().rev().for_each(Op::erase);
+    gone.into_iter().rev().for_each(|op| eraser.erase(op));
 }
 
 /// The stream of every run: first runs on 0, groups of second runs that follow each other on the others in turn. What they must

@@ -193,7 +193,7 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
             let message = format!("cannot plan a step at stage {}", step.stage());
             return Err(Diagnostic::error(step.op().location(), message).into());
         }
-        rematerialize(step, cx.module(), calls, &options)?;
+        rematerialize(step, cx, calls, &options)?;
     }
     Ok(())
 }
@@ -261,10 +261,11 @@ fn options<'c>(cx: &PassContext<'c>) -> Result<Options, Failure<'c>> {
 
 fn rematerialize<'c>(
     step: StepOp<'c>,
-    module: Op<'c>,
+    cx: &PassContext<'c>,
     calls: usize,
     options: &Options,
 ) -> Result<(), Failure<'c>> {
+    let module = cx.module();
     let problem = Problem::of(step, module)?;
     let base = base_trace(&problem.graph);
     let standing = resident::bytes(step, module);
@@ -318,11 +319,11 @@ fn rematerialize<'c>(
     }
     let Some(plan) = &outcome.plan else { return Err(bug(step, "there is none").into()) };
     match &offloading {
-        Some(offloading) => write(step, &problem, &offloading.lines()),
+        Some(offloading) => write(step, &problem, &offloading.lines(), cx.eraser()),
         None => {
             let schedule = Schedule::from_sequence(&problem.graph, &plan.sequence)
                 .map_err(|illegal| bug(step, &illegal.describe(&problem.graph)))?;
-            carry_out(step, &problem, &schedule);
+            carry_out(step, &problem, &schedule, cx.eraser());
         }
     }
     step.set_stage(Stage::Scheduled);

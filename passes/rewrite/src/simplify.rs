@@ -27,7 +27,7 @@ use rk_dialect::create::{self, NewNode, NewRun};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{AtenOp, ConstantOp, StepOp, WriteOp};
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{At, Block, Op, Stage, Value};
+use rk_dialect::{At, Block, Eraser, Op, Stage, Value};
 
 use crate::names::Names;
 use crate::views;
@@ -50,13 +50,13 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     }
     for step in cx.steps_at(Stage::Dataflow) {
         cx.at(step.op());
-        simplify(step, &mut names)?;
+        simplify(step, &mut names, cx.eraser())?;
         step.set_stage(Stage::Simplified);
     }
     Ok(())
 }
 
-fn simplify<'c>(step: StepOp<'c>, names: &mut Names) -> Result<(), Failure<'c>> {
+fn simplify<'c>(step: StepOp<'c>, names: &mut Names, eraser: &Eraser<'c>) -> Result<(), Failure<'c>> {
     let ops = step.body().ops();
     let resident: HashSet<Value<'c>> = resident(step).into_iter().collect();
     let folded: HashSet<Op<'c>> = ops.iter().filter_map(|&op| allocation_of(op)).map(AtenOp::op).collect();
@@ -81,7 +81,7 @@ fn simplify<'c>(step: StepOp<'c>, names: &mut Names) -> Result<(), Failure<'c>> 
         end.set_operands(&returned);
     }
     let dead = ops.into_iter().filter(|&op| is_computation(op) || views_only(op));
-    dead.collect::<Vec<_>>().into_iter().rev().for_each(Op::erase);
+    dead.collect::<Vec<_>>().into_iter().rev().for_each(|op| eraser.erase(op));
     Ok(())
 }
 

@@ -61,8 +61,9 @@ pub(super) fn apart<'c>(
         let before = apart.len();
         let mut dear = Apart::default();
         for step in steps {
-            let split = if norms { norms::split(step, copy.op(), &apart.norms) } else { Vec::new() };
-            let mut fusion = Fusion::of(step, copy.op(), exact, &apart);
+            let split =
+                if norms { norms::split(step, copy.op(), &apart.norms, copy.eraser()) } else { Vec::new() };
+            let mut fusion = Fusion::of(step, copy.op(), copy.eraser(), exact, &apart);
             fusion.run();
             let kernels =
                 ops::nodes(copy.op()).into_iter().filter(|node| node.op().get("rk.kernel").is_some());

@@ -10,7 +10,7 @@ use rk_dialect::attrs::Arg;
 use rk_dialect::create::{self, AtenCall, NewNode, NewRun};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pointwise::Elementwise;
-use rk_dialect::{At, Attr, Op, Tensor, Type, Value};
+use rk_dialect::{At, Attr, Eraser, Op, Tensor, Type, Value};
 
 use crate::dataflow::map_values;
 
@@ -18,7 +18,12 @@ use crate::dataflow::map_values;
 pub(super) const PARTS: [&str; 3] = ["input", "weight", "bias"];
 
 /// Takes apart what can be, but for those nodes, and returns the symbols of those that were.
-pub(super) fn split<'c>(step: StepOp<'c>, module: Op<'c>, apart: &BTreeSet<String>) -> Vec<String> {
+pub(super) fn split<'c>(
+    step: StepOp<'c>,
+    module: Op<'c>,
+    apart: &BTreeSet<String>,
+    eraser: &Eraser<'c>,
+) -> Vec<String> {
     let nodes = ops::nodes_by_symbol(module);
     let runs = step.body().ops().into_iter().filter_map(RunOp::of);
     let found: Vec<_> =
@@ -26,7 +31,7 @@ pub(super) fn split<'c>(step: StepOp<'c>, module: Op<'c>, apart: &BTreeSet<Strin
     let wanted = found.into_iter().filter(|(_, node)| !apart.contains(node.symbol()));
     let split = wanted.filter_map(|(run, node)| {
         let symbol = node.symbol().to_owned();
-        split_one(run, node).map(|()| symbol)
+        split_one(run, node, eraser).map(|()| symbol)
     });
     split.collect()
 }
@@ -41,7 +46,7 @@ struct Tensors<'c> {
 }
 
 /// `None`, and nothing changed, when it is no such node or its parts are no kernels.
-fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>) -> Option<()> {
+fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>, eraser: &Eraser<'c>) -> Option<()> {
     let calls = node.calls();
     let (&call, views) = calls.split_last()?;
     if !views.iter().all(|view| view.is_view()) {
@@ -162,14 +167,14 @@ fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>) -> Option<()> {
     })?;
     let parts = [by_input, by_weight, by_bias];
     if parts.iter().any(|(part, ..)| Elementwise::of(*part).is_err()) {
-        parts.iter().for_each(|(part, ..)| part.op().erase());
+        parts.iter().for_each(|(part, ..)| eraser.erase(part.op()));
         return None;
     }
     let arguments = node.body()?.arguments();
     let given = run.inputs();
     for ((part, inputs, ty), old) in parts.into_iter().zip(run.outputs()) {
         if old.uses().is_empty() {
-            part.op().erase();
+            eraser.erase(part.op());
             continue;
         }
         part.op().set("rk.kernel", Attr::unit(part.op().context()));
@@ -180,8 +185,8 @@ fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>) -> Option<()> {
         let new = new.insert(At::Before(run.op()), run.op().location());
         old.replace_all_uses(*new.outputs().first()?);
     }
-    run.op().erase();
-    node.op().erase();
+    eraser.erase(run.op());
+    eraser.erase(node.op());
     Some(())
 }
 
