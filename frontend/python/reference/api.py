@@ -109,11 +109,21 @@ def _of_module(module: ModuleType) -> list[tuple[str, str]]:
     names = getattr(module, "__all__", ())
     for name in names:
         one = getattr(module, name)
-        own = one.__name__ if isinstance(one, ModuleType) or one.__name__ in names else name
+        if not hasattr(one, "__name__"):
+            # A variable, which says behind its value what it is.
+            continue
         call = "" if isinstance(one, ModuleType) else "()"
+        own = one.__name__ if isinstance(one, ModuleType) or one.__name__ in names else name
         about = (inspect.getdoc(one) or "") if own == name else f"Another name of ``{own}{call}``."
         found.append((f"{name}{call}", about))
-    return found
+    known = {name for name, _ in found}
+    body = ast.parse(inspect.getsource(module)).body
+    variables = (
+        (ast.unparse(node.target), _string(behind))
+        for node, behind in zip(body, [*body[1:], None], strict=True)
+        if isinstance(node, ast.AnnAssign)
+    )
+    return [*found, *((name, about) for name, about in variables if about and name not in known)]
 
 
 def _constructor(value: Any) -> str:

@@ -4,6 +4,7 @@ import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from rk._graph import made_up
 from rk._plan import costs
 
 
@@ -16,7 +17,7 @@ def test_rows_are_those_of_a_matrix():
         nodes = [graph.placeholder(f"{target.name()[6:]}_{place}") for place in range(3)]
         for node, value in zip(nodes, (factor, pivots, torch.eye(8)), strict=True):
             node.meta["val"] = value
-        (_, rows, _), _ = costs._made_up_arguments(graph.call_function(target, tuple(nodes)))
+        (_, rows, _), _ = made_up.arguments(graph.call_function(target, tuple(nodes)))
         assert rows.min() >= 1 and rows.max() <= 8
 
 
@@ -35,7 +36,7 @@ def test_what_a_library_writes_for_itself_is_as_long_as_it_left_it():
     traced = make_fx(layer, tracing_mode="fake")(*(torch.randn(one) for one in sizes))
     (backward,) = traced.graph.find_nodes(op="call_function", target=aten.mkldnn_rnn_layer_backward.default)
     assert backward.args[-1].meta["val"].numel() == 0
-    (args, _), results = costs._made_up_arguments(backward), costs.on_made_up_values(backward)
+    (args, _), results = made_up.arguments(backward), made_up.result(backward)
     assert args[-1].numel() > 0 and args[-1].dtype is torch.uint8
     assert [one.shape for one in results[:3]] == [(4, 6, 4), (16, 4), (16, 4)]
 
@@ -52,6 +53,6 @@ def test_a_result_that_a_call_leaves_out_takes_nothing():
     traced = make_fx(gradients, tracing_mode="fake")(*(torch.randn(one) for one in sizes))
     (call,) = traced.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default)
     device = torch.device("cpu")
-    with costs.alone(device):
+    with made_up.alone(device):
         some, all_of_them = (costs._measure(call, device, one, False, False) for one in ((1, 2), (0, 1, 2)))
     assert some.workspace == all_of_them.workspace

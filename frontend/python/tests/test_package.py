@@ -64,7 +64,7 @@ def test_type_checkers_see_every_public_name():
     (block,) = [node for node in branches if ast.unparse(node.test) == "TYPE_CHECKING"]
     seen = {name.asname: f"{node.module}.{name.name}" for node in block.body for name in node.names}
     late = {name: f"rk.{module}.{name}" for name, module in rk._LATE.items()}
-    assert seen == {**late, **{name: f"rk.{name}" for name in ("config", "models", "rkgb", "rockmate")}}
+    assert seen == {**late, **{name: f"rk.{name}" for name in rk._MODULES}}
     assert all(getattr(rk, name) is not None for name in rk.__all__)
 
 

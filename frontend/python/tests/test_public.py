@@ -146,15 +146,37 @@ def test_classes_and_their_fields_say_what_they_are(name):
     trees = [ast.parse(path.read_text()) for path in places]
     classes = [one for tree in trees for one in ast.walk(tree) if isinstance(one, ast.ClassDef)]
     body = next(one for one in classes if one.name == kind.__name__)
-    silent = []
-    for node, behind in zip(body.body, [*body.body[1:], None], strict=True):
-        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
-            match behind:
-                case ast.Expr(ast.Constant(str())):
-                    pass
-                case _:
-                    silent.append(ast.unparse(node.target))
-    assert not silent
+    assert not list(silent(body.body))
+
+
+LITERALS = (ast.Constant, ast.Dict, ast.List, ast.Set, ast.Tuple)
+
+
+def silent(body):
+    """The public variables of a class or a module that have no type, or no docstring behind them. What
+    another name is given to, or made by a call, says itself what it is.
+    """
+    for node, behind in zip(body, [*body[1:], None], strict=True):
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", ())
+        if isinstance(node, ast.Assign) and not isinstance(node.value, LITERALS):
+            continue
+        names = [one for one in map(ast.unparse, targets) if one.isidentifier() and not one.startswith("_")]
+        match node, behind:
+            case ast.AnnAssign(), ast.Expr(ast.Constant(str())):
+                pass
+            case _:
+                yield from names
+
+
+def test_a_variable_without_a_type_or_a_docstring_is_complained_of():
+    module = ast.parse("one: int\n'It.'\ntwo = 2\n'It.'\nthree: int\n_four = 4\nfive = one")
+    assert list(silent(module.body)) == ["two", "three"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_variables_of_modules_have_types_and_say_what_they_are(name):
+    module = importlib.import_module(name)
+    assert not list(silent(ast.parse(Path(module.__file__).read_text()).body))
 
 
 def test_modules_are_small():
@@ -163,12 +185,21 @@ def test_modules_are_small():
     assert not {str(path): lines for path, lines in sizes.items() if lines > LONGEST}
 
 
+def imports(body):
+    """Imports of a module, those inside of functions as well, and not those that type checkers alone see."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            yield from imports(ast.iter_child_nodes(node))
+
+
 def loads(path, modules):
-    """The modules of rk that a module imports while it loads."""
-    for node in ast.parse(path.read_text()).body:
+    """The modules of rk that a module imports."""
+    for node in imports(ast.parse(path.read_text()).body):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names if one.name in modules)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rk":
+        elif (node.module or "").split(".")[0] == "rk":
             within = [f"{node.module}.{one.name}" for one in node.names]
             yield from (name if name in modules else node.module for name in within)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from codegens import needs_runtime
 
-from rk._plan import settings
+from rk._graph import settings
 from rk.errors import RkError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)

@@ -4,6 +4,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from rk._graph import made_up
 from rk._inductor.forecast import Forecast
 from rk._plan import costs, measure
 
@@ -18,7 +19,7 @@ def test_where_the_mask_of_an_attention_begins_is_made_up_in_host_memory():
             node.meta["val"] = torch.empty(1, 2, 8, 8, device="cuda" if "philox" in name else "cpu")
     given = [*[operands[name] for name in names[:4]], None, *list(operands.values())[4:], 0.1, [True] * 4]
     call = graph.call_function(target, tuple(given))
-    args, _ = costs._made_up_arguments(call)
+    args, _ = made_up.arguments(call)
     made = [one for one in args if isinstance(one, torch.Tensor)]
     assert len(made) == len(operands) and {one.device.type for one in made} == {"cpu"}
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     # What type checkers and editors see of the names in _LATE.
     from rk import config as config
+    from rk import errors as errors
+    from rk import measure as measure
     from rk import models as models
     from rk import rkgb as rkgb
     from rk import rockmate as rockmate
@@ -79,13 +81,15 @@ _LATE = {
 }
 """What is imported when it is first used, and from where: PyTorch loads slowly, and so does the compiler."""
 
-__all__ = ["compile", "config", "models", "rkgb", "rockmate", *_LATE]
+_MODULES = ("config", "errors", "measure", "models", "rkgb", "rockmate")
+
+__all__ = ["compile", *_MODULES, *_LATE]
 
 
 if not TYPE_CHECKING:
     # A type checker that saw it would believe every name.
     def __getattr__(name: str) -> Any:
-        if name in ("config", "errors", "models", "rkgb", "rockmate"):
+        if name in _MODULES:
             return importlib.import_module(f"rk.{name}")
         if name == "__version__":
             found = importlib.import_module("rk._rk").version()
@@ -95,6 +99,10 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module 'rk' has no attribute '{name}'")
         globals()[name] = found
         return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
 
 
 def compile(

@@ -19,22 +19,36 @@ from rk._plan.options import COMMON, Options
 
 __all__ = ["patch", "reset"]
 
-# What each of them means stands at the class Options.
 budget: int | str
+"""Bytes, or a text with a unit (``"2GiB"``), a share (``"60%"``), or ``"auto"``: what the device has left."""
 share_of: str
+"""Of what a share is one: ``"step"``, or ``"checkpoints"``, the step as the model's checkpoints make it."""
 scope: str
+"""What the budget counts: ``"activations"``, ``"total"`` or ``"device"``."""
 group: str
+"""Graphs on one device with the same budget, scope and group share that budget."""
 solver: str
+"""Who plans: one of ``rk.solvers()``."""
 time_limit: float | str | None
+"""Planning time: seconds, or a text with a unit; None leaves it to the planner."""
 reproducible: bool
+"""Whether a plan is the same on every machine and under any load."""
 codegen: str
+"""Who runs the plan: ``"fx"``, ``"inductor"`` or ``"rk"``."""
 offload: int | str | bool | None
+"""Whether values may wait in host memory, and in how many bytes of it at most."""
 bandwidth: str | None
+"""How fast copies to host memory and back are, such as ``"25GB/s"``; None measures it."""
 verify: bool
+"""Whether the first steps are run without the plan, too, and compared bit by bit."""
 cache_dir: str | PathLike[str] | None
+"""Where plans and costs are kept; None is ``$RK_CACHE_DIR``, else ``~/.cache/rk``."""
 dump_dir: str | PathLike[str] | None
+"""Where the text of every stage goes."""
 on_infeasible: str
+"""What follows when nothing fits: ``"error"``, or ``"best"``: the smallest budget that can be met."""
 on_unplanned: str
+"""What follows when something runs without a plan: ``"error"``, ``"warn"``, ``"ignore"`` or ``"auto"``."""
 
 
 @contextlib.contextmanager

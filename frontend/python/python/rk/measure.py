@@ -1,10 +1,8 @@
 """What a piece of training really takes: bytes from the allocator, seconds from the clock.
 
-::
-
-    with rk.measure.Addresses() as addresses:
-        step()
-    print(addresses.peak(without=[p.grad for p in model.parameters()]))
+>>> with rk.measure.Addresses() as addresses:
+...     step()
+>>> print(addresses.peak(without=[p.grad for p in model.parameters()]))
 
 The same measurements as :func:`rk.verify`'s. Peaks are above what is allocated when a measurement starts.
 """

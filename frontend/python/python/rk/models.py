@@ -15,8 +15,13 @@ from typing import Any
 
 from torch import nn
 
-FAMILIES = ("alexnet", "densenet", "googlenet", "inception", "resnet", "resnext", "vgg", "wide_resnet")
-AUXILIARY = ("AuxLogits", "aux1", "aux2")
+__all__ = ["FAMILIES", "sequential"]
+
+FAMILIES: tuple[str, ...] = (
+    *("alexnet", "densenet", "googlenet", "inception", "resnet", "resnext", "vgg", "wide_resnet"),
+)
+"""How the names of torchvision's functions begin that this module has, too."""
+_AUXILIARY = ("AuxLogits", "aux1", "aux2")
 """The classifiers that leave a network in the middle."""
 
 
@@ -38,9 +43,9 @@ def __dir__() -> list[str]:
     try:
         from torchvision import models
     except ImportError:
-        return sorted(globals())
+        return sorted(__all__)
     builders = (one for one in vars(models) if one.startswith(FAMILIES) and callable(getattr(models, one)))
-    return sorted({*globals(), *builders})
+    return sorted({*__all__, *builders})
 
 
 def sequential(network: nn.Module) -> nn.Sequential:
@@ -66,7 +71,7 @@ def _straight(build: Callable[..., Any], **kwargs: Any) -> Any:
     network = build(**kwargs)
     if not kwargs.get("aux_logits"):
         network.aux_logits = False
-        for name in AUXILIARY:
+        for name in _AUXILIARY:
             setattr(network, name, None)
     return network
 
@@ -89,7 +94,7 @@ def _stages(network: Any) -> Iterator[tuple[str, Any]]:
         yield "relu", nn.ReLU()
         yield "avgpool", nn.AdaptiveAvgPool2d((1, 1))
     elif "layer4" in children or hasattr(network, "transform_input"):
-        if leaving := [name for name in AUXILIARY if name in children]:
+        if leaving := [name for name in _AUXILIARY if name in children]:
             raise TypeError(
                 f"{type(network).__name__} has classifiers that leave it in the middle "
                 f"({', '.join(leaving)}), and a sequence has one result: build it with aux_logits=False, or "

@@ -31,7 +31,7 @@ __all__ = [
     "save_config",
 ]
 
-SOLVERS = {
+_SOLVERS = {
     "rotor": "rotor",
     "rockmate": "rockmate",
     "checkmate": "checkmate",
@@ -43,7 +43,7 @@ SOLVERS = {
 
 
 class _WithSolver(Rockmate):
-    kind: str
+    _kind: str
 
     def __init__(
         self, model: nn.Module, model_inputs: Any, budget: int | str = "auto", **options: Any
@@ -56,31 +56,31 @@ class _WithSolver(Rockmate):
             budget: Bytes, ``"2GiB"``, a share such as ``"60%"``, or ``"auto"``.
             **options: Those of the backend.
         """
-        super().__init__(model, model_inputs, budget, solver=SOLVERS[self.kind], **options)
+        super().__init__(model, model_inputs, budget, solver=_SOLVERS[self._kind], **options)
 
 
 class PureRotor(_WithSolver):
     """Whole blocks are kept or run again: rotor's dynamic program."""
 
-    kind = "rotor"
+    _kind = "rotor"
 
 
 class PureCheckmate(_WithSolver):
     """One integer program over all nodes; for small models."""
 
-    kind = "checkmate"
+    _kind = "checkmate"
 
 
 class PureRockmate(_WithSolver):
     """Rotor's dynamic program over blocks, with several ways through each of them."""
 
-    kind = "rockmate"
+    _kind = "rockmate"
 
 
 class Hiremate(_WithSolver):
     """Everything that rk has."""
 
-    kind = "hiremate"
+    _kind = "hiremate"
 
 
 def generate_config(config_type: str) -> dict[str, Any]:
@@ -95,9 +95,9 @@ def generate_config(config_type: str) -> dict[str, Any]:
     Raises:
         OptionError: There is no such kind.
     """
-    if config_type not in SOLVERS:
-        raise OptionError(f"there is no configuration '{config_type}'; there are {', '.join(SOLVERS)}")
-    return {"solver": SOLVERS[config_type], "time_limit": "10s"}
+    if config_type not in _SOLVERS:
+        raise OptionError(f"there is no configuration '{config_type}'; there are {', '.join(_SOLVERS)}")
+    return {"solver": _SOLVERS[config_type], "time_limit": "10s"}
 
 
 def save_config(config: Mapping[str, Any], filename: str | os.PathLike[str]) -> None:

@@ -35,8 +35,8 @@ from torch.utils._mode_utils import no_dispatch
 from rk import _rk_runtime
 from rk._codegen import saved_hooks
 from rk._graph import joint, loans
+from rk._graph.made_up import real_tensors
 from rk._graph.step import Step
-from rk._plan.costs import real_tensors
 from rk._plan.schedule import Schedule
 from rk.errors import CompileError, ExecutionError
 

@@ -22,9 +22,9 @@ from torch._dynamo.backends.debugging import boxed_nop
 from rk import _torch
 from rk._codegen import comparison, emit, limits, program
 from rk._compile import governed, sizes, unseen
-from rk._graph import joint, normalize, regions, unplannable
+from rk._graph import joint, normalize, regions, settings, unplannable
 from rk._graph.step import Step
-from rk._plan import schedule, settings, shares
+from rk._plan import schedule, shares
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
 from rk._run import fixed, names, variants

@@ -35,7 +35,7 @@ from torch._library.custom_ops import CustomOpDef
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx.node import map_arg
 
-from rk._graph import joint
+from rk._graph import joint, made_up
 from rk.errors import OptionError
 
 __all__ = ["Manner", "allow_recompute", "generators", "is_unknown", "manner", "manner_of"]
@@ -227,16 +227,14 @@ _seen: dict[str, Manner] = {}
 
 
 def _watched(call: fx.Node) -> Manner:
-    from rk._plan import costs
-
     arguments = map_arg((call.args, call.kwargs), lambda node: node.meta.get("val"))
     key = f"{call.target} {arguments}"
     if key not in _seen:
         device = _device(call)
         try:
-            with costs.alone(torch.device(device)):
+            with made_up.alone(torch.device(device)):
                 before = [(one, one.get_state()) for one in generators()]
-                costs.on_made_up_values(call)
+                made_up.result(call)
                 moved = {one.device.type for one, state in before if not torch.equal(state, one.get_state())}
         except Exception:  # noqa: BLE001 - any operator may refuse made-up values
             _seen[key] = Manner.ONCE

@@ -2,7 +2,7 @@
 
 Whoever changes one between forward and backward (``torch.backends.mkldnn.flags`` around the model alone, say)
 gets a backward pass with the new setting. What runs again there is a value of the forward pass, so it runs
-with the setting that forward had (law S8). cuDNN's switches are kept for both passes (``rk._plan.settings``).
+with the setting that forward had (law S8). cuDNN's switches are kept for both passes (``settings``).
 """
 
 from __future__ import annotations

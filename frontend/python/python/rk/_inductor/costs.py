@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from rk._graph import joint, spelling
+from rk._graph import joint, made_up, spelling
 from rk._graph.graph_text import Call, Cost
 from rk._inductor import lowering
 from rk._inductor.units import Unit
@@ -99,7 +99,7 @@ def _bandwidth(device: torch.device, folder: Path) -> float:
 
 def _measured_bandwidth(device: torch.device) -> float:
     sample = SAMPLE[device.type]
-    with costs.alone(device):
+    with made_up.alone(device):
         source = torch.ones(sample // 4, device=device)
         arguments = (source, 2.0), {"out": torch.empty_like(source)}
         if device.type != "cpu":

@@ -16,9 +16,8 @@ import torch._functorch.config
 import torch._inductor.config
 from torch import fx
 
-from rk._graph import joint, loans
+from rk._graph import joint, loans, settings
 from rk._inductor.halves import Halves
-from rk._plan import settings
 
 MOST = 8
 """Graphs that are kept, the latest ones."""

@@ -13,7 +13,7 @@ import re
 import torch
 from torch import fx
 
-from rk._graph import spelling
+from rk._graph import settings, spelling
 from rk._graph.graph_text import Cost
 from rk._graph.step import Step
 from rk._inductor import costs, kept
@@ -23,7 +23,7 @@ from rk._inductor.runs import Runs
 from rk._inductor.text import Text
 from rk._inductor.units import Unit
 from rk._plan import device as devices
-from rk._plan import schedule, settings
+from rk._plan import schedule
 from rk._plan.options import Options
 from rk.errors import CompileError
 

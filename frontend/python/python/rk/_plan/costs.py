@@ -9,11 +9,8 @@ from the allocator's statistics. Neither needs code of ours inside of PyTorch.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import logging
-import operator
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +19,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.node import map_arg
 
-from rk._graph import joint, spelling
+from rk._graph import joint, made_up, settings, spelling
 from rk._graph.graph_text import Call, Cost
 from rk._graph.repetition import is_unknown
-from rk._plan import cache, roofline, settings
+from rk._plan import cache, roofline
 
 log = logging.getLogger(__name__)
 QUICK = 2e-3
@@ -90,7 +86,7 @@ def _all_measured(
 def _measured(
     calls: list[Call], device: torch.device, timed: bool, arena: bool
 ) -> Iterator[tuple[str, Cost]]:
-    with alone(device):
+    with made_up.alone(device):
         for call in calls:
             if call.node is None:
                 yield call.signature, Cost(0, 0)
@@ -106,45 +102,19 @@ def _measured(
                 yield call.signature, _guessed(call.node, device)
 
 
-@contextlib.contextmanager
-def alone(device: torch.device) -> Iterator[None]:
-    """For operators that run while something is compiled: they change nothing of the user's, generators
-    included, and are not changed by his switches.
-    """
-    rng = torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-    kernels = settings.Kernels(device).kept()
-    with rng, kernels, torch.no_grad(), torch._C._DisableAutocast(), real_tensors():
-        yield
-
-
 def settle(device: torch.device) -> None:
     """Lets libraries take what they keep: cuBLAS has a workspace for each thread that multiplies, 32 MiB on
     some GPUs, and a backward pass is on a thread of autograd's.
     """
-    with alone(device), torch.enable_grad():
+    with made_up.alone(device), torch.enable_grad():
         one = torch.ones(8, 8, device=device, requires_grad=True)
         torch.autograd.grad((one @ one).sum(), one)
-
-
-def on_made_up_values(node: fx.Node) -> Any:
-    """The result of a call on made-up tensors of the right sizes and strides."""
-    args, kwargs = _made_up_arguments(node)
-    return node.target(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def real_tensors() -> Iterator[None]:
-    """Out of the fake world that the compiler works in."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes():
-        yield
 
 
 def _measure(
     node: fx.Node, device: torch.device, gradients: tuple[int, ...], timed: bool, arena: bool
 ) -> Cost:
-    args, kwargs = _made_up_arguments(node)
+    args, kwargs = made_up.arguments(node)
     held: tuple[int, ...] = ()
     if arena:
         planned = [None if one is None else one.untyped_storage().nbytes() for one in joint.results_of(node)]
@@ -168,61 +138,6 @@ def _measure(
         for _ in range(REPEATS):
             best = min(best, _timed(node.target, args, kwargs))
     return Cost(max(int(best * 1e9), 1), workspace, held)
-
-
-IN_HOST_MEMORY = {
-    torch.ops.aten._scaled_dot_product_efficient_attention_backward.default: ("philox_seed", "philox_offset"),
-    torch.ops.aten._efficient_attention_backward.default: ("philox_seed", "philox_offset"),
-}
-"""Operands that lie in the host's memory, whatever the tracing says: where the mask of an attention begins.
-They are read when the call is queued, and a made-up value on the GPU would be read from a wild address.
-"""
-
-
-OPAQUE = {"workspace", "reserve", "reserveSpace", "reservedSpace"}
-"""Operands that a library has written for itself in the forward pass. It trusts what it finds there, and that
-there is as much of it as it left, which the tracing does not know.
-"""
-
-
-def _made_up_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Values that the operator accepts: halves, and zeros where an index may be meant."""
-    schema = getattr(node.target, "_schema", None)
-    names = [argument.name for argument in schema.arguments] if schema is not None else []
-    names += [""] * (len(node.args) - len(names))
-    on_host = IN_HOST_MEMORY.get(node.target, ())
-    args = []
-    for name, value in zip(names, node.args, strict=False):
-        made_up = _by_its_call if name in OPAQUE else functools.partial(_made_up, on_host=name in on_host)
-        args.append(map_arg(value, made_up))
-        if "pivots" in name and isinstance(args[-1], torch.Tensor):
-            # LAPACK counts rows from one, and trusts its caller: row zero is before the matrix.
-            args[-1].fill_(1)
-    return tuple(args), map_arg(dict(node.kwargs), _made_up)
-
-
-def _by_its_call(node: fx.Node) -> Any:
-    """What the call that makes it gives for made-up values."""
-    if node.op != "call_function":
-        return _made_up(node)
-    if node.target is operator.getitem:
-        return _by_its_call(node.args[0])[node.args[1]]
-    return on_made_up_values(node)
-
-
-def _made_up(node: fx.Node, on_host: bool = False) -> Any:
-    fake = node.meta.get("val")
-    if isinstance(fake, (list, tuple)):
-        return type(fake)(_filled(one, on_host) for one in fake)
-    return _filled(fake, on_host)
-
-
-def _filled(fake: Any, on_host: bool) -> Any:
-    if not isinstance(fake, torch.Tensor):
-        return fake
-    device = "cpu" if on_host else fake.device
-    real = torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype, device=device)
-    return real.fill_(0.5 if fake.dtype.is_floating_point or fake.dtype.is_complex else 0)
 
 
 def _timed(target: Any, args: Any, kwargs: Any) -> float:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from rk._graph import transfers
-from rk._plan import cache, costs
+from rk._graph import made_up, transfers
+from rk._plan import cache
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk.errors import BudgetError
@@ -42,7 +42,7 @@ def measured(options: Options, device: torch.device) -> dict[str, str]:
     folder, name = options.cache_folder(), f"link-{cache.key_of(_name(device), torch.__version__)}"
     known = cache.read(folder, name)
     if known is None:
-        with costs.alone(device):
+        with made_up.alone(device):
             small, large = (max(_seconds(device, size)) for size in (1, BYTES))
         rate = max(int(BYTES / max(large - small, 1e-9)), 1)
         known = {"bandwidth": f"{rate}B/s", "latency": f"{math.ceil(small * 1e9)}ns"}

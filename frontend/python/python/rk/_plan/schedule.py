@@ -19,10 +19,10 @@ import torch
 from torch._logging._internal import trace_structured_artifact
 
 from rk import _rk
-from rk._graph import joint
+from rk._graph import joint, settings
 from rk._graph.graph_text import TANGENTS, Cost, Text
 from rk._graph.step import Step
-from rk._plan import cache, checkpoints, costs, dumps, link, ranks, settings
+from rk._plan import cache, checkpoints, costs, dumps, link, ranks
 from rk._plan import device as devices
 from rk._plan.options import Options
 from rk.errors import BudgetError
