@@ -21,6 +21,11 @@
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/ErrorHandling.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
 
 using namespace mlir;
 
@@ -42,6 +47,20 @@ static void registerDialects(DialectRegistry &registry) {
 static void registerPasses() { registerAllPasses(); }
 #endif
 
+// LLVM finds out that its output cannot be written when it closes it, too late for an error of a pass: exit code 6, as for a file
+// that cannot be made. That whoever reads the output has seen enough is no failure.
+static void cannotWrite(void *, const char *reason, bool) {
+  StringRef text(reason);
+  if (!text.consume_front("IO failure on output stream: ")) {
+    llvm::errs() << "LLVM ERROR: " << reason << "\n";
+    return;
+  }
+  if (text == std::error_code(EPIPE, std::generic_category()).message())
+    std::_Exit(0);
+  llvm::errs() << "error: cannot write the output: " << text << "\n";
+  std::_Exit(6);
+}
+
 int rkOptMain(int argc, char **argv, const char *version) {
   DialectRegistry registry;
   registerDialects(registry);
@@ -55,6 +74,7 @@ int rkOptMain(int argc, char **argv, const char *version) {
                                                     registry);
   if (budget.getNumOccurrences() > 0)
     rkSetOptionDefault(wrap(StringRef("budget")), wrap(StringRef(budget.getValue())));
+  llvm::install_fatal_error_handler(cannotWrite);
   DialectRegistry parsing;
   registerDialects(parsing);
   rk::placeDiagnostics(registry, parsing, input);

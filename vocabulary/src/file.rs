@@ -16,9 +16,18 @@ pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     // The umask takes away what it must.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
+    let mut file = builder.tempfile_in(folder).map_err(without_name)?;
     file.write_all(content)?;
     file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Why a temporary file could not be made, without its name, which says nothing to whoever asked for another one.
+fn without_name(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((reason, _)) => io::Error::new(error.kind(), reason),
+        None => error,
+    }
 }
 
 /// Writes what a command line asked for to where it asked: `-` is standard output, everything else a file that appears whole.
@@ -49,6 +58,8 @@ mod tests {
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
         }
         assert!(write_whole(folder.path(), b"a folder is in the way").is_err());
+        let error = write_whole(&folder.path().join("none/plan.json"), b"").unwrap_err().to_string();
+        assert_eq!(error, "No such file or directory (os error 2)");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

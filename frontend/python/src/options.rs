@@ -19,9 +19,6 @@ use crate::errors::OptionError;
 pub fn budget(text: &str, name: &str) -> PyResult<String> {
     match text.parse::<Budget>() {
         Ok(Budget::Bytes(bytes)) => Ok(bytes.0.to_string()),
-        Ok(Budget::Fraction { numerator, denominator }) if numerator > denominator => {
-            Err(OptionError::new_err(format!("{name} {text:?}: a share lies above 0% and up to 100%")))
-        }
         Ok(Budget::Fraction { .. }) => Ok(text.split_whitespace().collect()),
         Err(error) => Err(OptionError::new_err(error.about(name))),
     }

@@ -132,6 +132,11 @@ pub enum BudgetError {
         /// The whole text.
         text: String,
     },
+    /// A share above the whole: a step takes no more than its peak.
+    AboveTheWhole {
+        /// The whole text.
+        text: String,
+    },
     /// A part of a byte.
     PartOfAByte {
         /// The whole text.
@@ -153,6 +158,9 @@ impl BudgetError {
             ),
             Self::Zero { text } => format!("{option} {text:?} is zero"),
             Self::TooLarge { text } => format!("{option} {text:?} is too large: more than 16 EiB"),
+            Self::AboveTheWhole { text } => {
+                format!("{option} {text:?}: a share lies above 0% and up to 100%")
+            }
             Self::PartOfAByte { text } => format!(
                 "{option} {text:?}: a plain number is bytes and must be whole; write 50% for a fraction of the peak"
             ),
@@ -267,12 +275,12 @@ pub(crate) fn decimal(text: &str, number: &str) -> Result<(u128, u128), BudgetEr
 fn fraction(text: &str, number: &str, of: u128) -> Result<Budget, BudgetError> {
     let (digits, denominator) = decimal(text, number)?;
     let too_large = |_| BudgetError::TooLarge { text: text.into() };
-    match u64::try_from(digits).map_err(too_large)? {
+    let numerator = u64::try_from(digits).map_err(too_large)?;
+    let denominator = u64::try_from(denominator * of).map_err(too_large)?;
+    match numerator {
         0 => Err(BudgetError::Zero { text: text.into() }),
-        numerator => Ok(Budget::Fraction {
-            numerator,
-            denominator: u64::try_from(denominator * of).map_err(too_large)?,
-        }),
+        _ if numerator > denominator => Err(BudgetError::AboveTheWhole { text: text.into() }),
+        _ => Ok(Budget::Fraction { numerator, denominator }),
     }
 }
 
@@ -307,6 +315,8 @@ mod tests {
         let error = |text: &str| text.parse::<Budget>().expect_err(text);
         assert!(matches!(error("0"), E::Zero { .. }));
         assert!(matches!(error("0%"), E::Zero { .. }));
+        assert!(matches!(error("100.1%"), E::AboveTheWhole { .. }));
+        assert!(matches!(Budget::parse_with_fractions("1.1"), Err(E::AboveTheWhole { .. })));
         assert!(matches!(error("-1"), E::NotANumber { .. }));
         assert!(matches!(error("NaN"), E::NotANumber { .. }));
         assert!(matches!(error(""), E::NotANumber { .. }));

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use rk_vocabulary::write_output;
 
 /// A table under construction; every row has as many cells as the head.
 pub struct Table {
@@ -44,8 +45,7 @@ impl Table {
 /// When the document cannot be read or written, or lacks the markers.
 pub fn publish(document: Option<&Path>, name: &str, text: &str) -> Result<()> {
     let Some(path) = document else {
-        print!("{text}");
-        return Ok(());
+        return Ok(write_output(Path::new("-"), text.as_bytes())?);
     };
     let old = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let (open, close) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->"));

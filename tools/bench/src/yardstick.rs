@@ -6,9 +6,10 @@
 //!
 //! Not here: any weighing of one cell against another. A family is a mean of its cells.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use rk_vocabulary::write_output;
 
 mod cells;
 mod compare;
@@ -64,7 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
         Action::Compare(options) => {
             let (before, after) = (rows::Rows::read(&options.before)?, rows::Rows::read(&options.after)?);
             let comparison = compare::Comparison::of(&before, &after);
-            print!("{}", comparison.to_markdown());
+            write_output(Path::new("-"), comparison.to_markdown().as_bytes())?;
             let complaints = comparison.complaints(options.part);
             if !complaints.is_empty() {
                 bail!("worse than {}:\n  {}", options.before.display(), complaints.join("\n  "));

@@ -1,11 +1,13 @@
-//! What the command lines of the tools share: `--man` prints a man page, `--completions SHELL` a script for a shell.
+//! What the command lines of the tools share: `--man` prints a man page, `--completions SHELL` a script for a shell, and a reader of
+//! the output that has seen enough is no failure.
 //!
-//! Both are made from what `--help` is made from, so they cannot say anything else. They are answered before the command line is
+//! Man page and script are made from what `--help` is made from, so they cannot say anything else. They are answered before the command line is
 //! read, because a tool's own arguments need not be there.
 //! Not here: any argument of a tool, and any exit code.
 
+use std::error::Error;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 
 use clap::{Arg, ArgAction, Command, Parser, value_parser};
 use clap_complete::Shell;
@@ -15,7 +17,7 @@ use clap_complete::Shell;
 /// # Errors
 /// As [`Parser::try_parse`]; `--help` and `--version` are such errors.
 pub fn try_parse<T: Parser>() -> Result<T, clap::Error> {
-    answer(&T::command());
+    answer_known(&T::command());
     let mut matches = with_manners(T::command()).try_get_matches()?;
     T::from_arg_matches_mut(&mut matches)
 }
@@ -25,12 +27,35 @@ pub fn parse<T: Parser>() -> T {
     try_parse().unwrap_or_else(|error| error.exit())
 }
 
-/// Prints the man page or the completions and exits, if that is all that is asked for.
+/// Prints the man page or the completions and exits, if that is all that is asked for. For tools whose command line is read by
+/// somebody else, who does not know these options: a shell without completions is refused here, with exit code 1.
 pub fn answer(command: &Command) {
+    answer_known(command);
+    if std::env::args_os().nth(1).is_some_and(|word| word == "--completions")
+        && let Err(error) = with_manners(command.clone()).try_get_matches()
+    {
+        let _ = error.print();
+        std::process::exit(1);
+    }
+}
+
+/// Whether a tool failed because whoever reads its output has seen enough.
+pub fn is_closed_pipe(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(one) = cause {
+        if one.downcast_ref::<io::Error>().is_some_and(|one| one.kind() == io::ErrorKind::BrokenPipe) {
+            return true;
+        }
+        cause = one.source();
+    }
+    false
+}
+
+fn answer_known(command: &Command) {
     let asked: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(text) = answer_to(&asked, command) {
         // A reader that has seen enough is no failure.
-        let _ = std::io::stdout().write_all(&text);
+        let _ = io::stdout().write_all(&text);
         std::process::exit(0);
     }
 }
@@ -89,6 +114,29 @@ mod tests {
             let script = asked(&["--completions", shell]).unwrap_or_default();
             assert!(script.contains("rk-example") && script.contains("graph"), "{shell}: {script}");
         }
+    }
+
+    #[derive(Debug)]
+    struct Behind(io::Error);
+
+    impl std::fmt::Display for Behind {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("the output cannot be written")
+        }
+    }
+
+    impl Error for Behind {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_found_behind_other_errors() {
+        let pipe = || io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_closed_pipe(&pipe()));
+        assert!(is_closed_pipe(&Behind(pipe())));
+        assert!(!is_closed_pipe(&io::Error::from(io::ErrorKind::NotFound)));
     }
 
     /// What is not such a question, or names no shell, is left to clap.

@@ -163,6 +163,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match run(&arguments) {
         Ok(code) => code,
+        Err(error) if rk_cli::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rk-plan: {error:#}");
             ExitCode::from(1)

@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 use rk_simrd::{Cli, Command, Experiment, FigureArgs};
-use std::io::{BufWriter, ErrorKind, stdout};
+use std::io::{BufWriter, Write as _, stdout};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match dispatch(&rk_cli::parse::<Cli>().command) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read our output has seen enough.
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if rk_cli::is_closed_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rk-simrd: {error:#}");
             ExitCode::FAILURE
@@ -32,11 +31,7 @@ fn dispatch(command: &Command) -> Result<()> {
 
 fn figure(experiment: Experiment, args: &FigureArgs) -> Result<()> {
     for path in rk_simrd::experiment(experiment, args)? {
-        println!("{}", path.display());
+        writeln!(stdout(), "{}", path.display())?;
     }
     Ok(())
-}
-
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }

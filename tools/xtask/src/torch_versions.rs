@@ -67,6 +67,7 @@ pub fn matrix(checkout: &Checkout, options: &MatrixOptions) -> Result<()> {
     let mut failed = Vec::new();
     for version in versions {
         let interpreter = beside::interpreter(checkout, &version)?;
+        let commit = commit(checkout)?;
         eprintln!("matrix: torch {version}");
         let mut pytest = python::pytest(checkout, &interpreter)?;
         // Its exit status says that a test failed; the report says which.
@@ -77,13 +78,23 @@ pub fn matrix(checkout: &Checkout, options: &MatrixOptions) -> Result<()> {
         })?;
         std::fs::remove_file(&report)?;
         let counts = Counts::read(&text).context("the report of pytest is not understood")?;
-        let row = counts.row(&version, &python_version(&interpreter)?);
+        let row = counts.row(&version, &python_version(&interpreter)?, &commit);
         write_row(checkout, "matrix", &format!("| {version} |"), &row)?;
         if !counts.failures.is_empty() {
             failed.push(version);
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("tests failed with torch {}", failed.join(", ")) }
+}
+
+/// What the tests are run on: a commit, with a plus if the checkout has more than that. The page is left out, because rows are written to it.
+fn commit(checkout: &Checkout) -> Result<String> {
+    let git = |arguments: &[&str]| {
+        process::capture(Command::new("git").args(arguments).current_dir(checkout.path(".")))
+    };
+    let changes = git(&["status", "--porcelain", "--", ".", &format!(":!{PAGE}")])?;
+    let plus = if changes.trim().is_empty() { "" } else { "+" };
+    Ok(format!("{}{plus}", git(&["rev-parse", "--short=10", "HEAD"])?.trim()))
 }
 
 fn python_version(interpreter: &Path) -> Result<String> {
@@ -120,10 +131,10 @@ impl Counts {
         Some(counts)
     }
 
-    fn row(&self, version: &str, python: &str) -> String {
+    fn row(&self, version: &str, python: &str, commit: &str) -> String {
         let failures: Vec<String> = self.failures.iter().map(|name| format!("`{name}`")).collect();
         let failures = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
-        format!("| {version} | {python} | {} | {} | {failures} |\n", self.passed, self.skipped)
+        format!("| {version} | {python} | {commit} | {} | {} | {failures} |\n", self.passed, self.skipped)
     }
 }
 
@@ -159,8 +170,8 @@ mod tests {
         let failures = vec!["test_a::two[60%]".to_owned()];
         let counts = Counts::read(report);
         assert_eq!(counts, Some(Counts { passed: 1, skipped: 1, failures }));
-        let row = counts.map(|counts| counts.row("2.15.0", "3.11.7"));
-        assert_eq!(row.as_deref(), Some("| 2.15.0 | 3.11.7 | 1 | 1 | `test_a::two[60%]` |\n"));
+        let row = counts.map(|counts| counts.row("2.15.0", "3.11.7", "0123456789+"));
+        assert_eq!(row.as_deref(), Some("| 2.15.0 | 3.11.7 | 0123456789+ | 1 | 1 | `test_a::two[60%]` |\n"));
         assert_eq!(Counts::read("no report"), None);
     }
 
