@@ -84,7 +84,7 @@ pub(crate) unsafe fn take_bytes(
     // SAFETY: where `fill` did not fail, the buffer is the shim's, of that length, and is freed after the copy.
     unsafe {
         check(fill(&mut out, &mut n))?;
-        let copy = std::slice::from_raw_parts(out, n).to_vec();
+        let copy = if n == 0 { Vec::new() } else { std::slice::from_raw_parts(out, n).to_vec() };
         ffi::rk_bytes_free(out);
         Ok(copy)
     }

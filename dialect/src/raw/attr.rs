@@ -261,7 +261,8 @@ impl<'c> Attr<'c> {
             }
             let element = usize::try_from(element.element_bytes()?).ok()?;
             let data = mlirDenseElementsAttrGetRawData(self.raw).cast::<u8>();
-            let bytes = std::slice::from_raw_parts(data, count * element);
+            // A constant without elements has no data, not even an address.
+            let bytes = if data.is_null() { &[] } else { std::slice::from_raw_parts(data, count * element) };
             Some(DenseBytes { splat, bytes: Cow::Borrowed(bytes) })
         }
     }
