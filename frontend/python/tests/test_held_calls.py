@@ -242,3 +242,45 @@ def test_what_old_gradients_hide_is_seen(share):
     budget = int(share * peaks[-1])
     early, late = observed(False, budget=budget), observed(True, budget=budget)
     assert max(abs(late.peak - early.peak), abs(late.measured - early.measured)) < budget // 200
+
+
+def test_gradients_that_are_replaced_are_counted_once():
+    """A hook puts another tensor in the place of each gradient, which goes."""
+
+    def measured(change):
+        group.GROUPS.clear()
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = Wide()
+        model.head = nn.Sequential(nn.Linear(32, 256), *(nn.Linear(256, 256) for _ in range(6)))
+        by_blocks(budget=2**23)(model)
+        for parameter in model.head.parameters():
+            parameter.register_post_accumulate_grad_hook(change)
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        for _ in range(4):
+            model.zero_grad(set_to_none=False)
+            model(ids()[:1, :16].contiguous()).backward()
+        (shared,) = group.GROUPS.values()
+        return shared.known[-1].measured
+
+    def in_place(parameter):
+        parameter.grad.clamp_(-1, 1)
+
+    replaced = measured(lambda parameter: setattr(parameter, "grad", parameter.grad.clamp(-1, 1)))
+    assert abs(replaced - measured(in_place)) <= 256 * 256 * 4
+
+
+@pytest.mark.parametrize("scope", ["activations", "total", "device"])
+def test_sparse_gradients_are_counted(scope):
+    """They are in two storages, of indices and of values."""
+    group.GROUPS.clear()
+    torch.manual_seed(0)
+    model = Tower()
+    model.embedding = nn.Embedding(*model.embedding.weight.shape, sparse=True)
+    by_blocks(budget="8MiB", scope=scope)(model)
+    for _ in range(4):
+        loss = model(ids())
+        model.zero_grad()
+        loss.backward()
+    assert model.embedding.weight.grad.is_sparse

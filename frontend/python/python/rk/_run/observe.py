@@ -20,7 +20,7 @@ import torch
 
 from rk import _torch
 from rk._plan import device as devices
-from rk._run.parameters import Parameters, ddps
+from rk._run.parameters import Owners, Parameters, ddps, sizes
 
 NOTHING = -(1 << 62)
 """Bytes where nothing has been read yet. On the CPU a reading may be below zero: what was handed out before
@@ -44,8 +44,12 @@ class Meter:
         """The most bytes, with gradients, between the last glance and what was read before."""
         self.surely = 0
         """What the last reading says of the most at least: some of it may have become gradients."""
+        self._there: dict[int, int] = {}
+        """By storage, the bytes of ``gradients``."""
         self._known = NOTHING
         """The most since the last reading, as far as gradients have gone since."""
+        self._gone: Owners = []
+        """The parameters whose gradient went last; it may have been replaced by another one."""
         self._watched: dict[int, weakref.ref[Any]] = {}
         """By storage, the gradients of which it is noticed that they go."""
 
@@ -57,33 +61,43 @@ class Meter:
     def begin(self) -> None:
         """A step begins: its parameters are those that are there now."""
         self.parameters.find()
-        self.gradients = self.parameters.gradient_bytes()
+        self._look_at_gradients()
         self._known = NOTHING
         if self.works:
             self._read(0)
 
-    def watch_gradients(self, goes: Callable[[int], None]) -> None:
-        """``goes`` gets the bytes of each gradient that is there now, right before its memory is given
-        back.
+    def _look_at_gradients(self) -> None:
+        self._there, self._gone = self.parameters.gradient_sizes(), []
+        self.gradients = sum(self._there.values())
+
+    def watch_gradients(self, goes: Callable[[int, int, Owners], None]) -> None:
+        """``goes`` gets each gradient that is there now, right before its memory is given back: its storage,
+        its bytes, and its parameters.
         """
 
-        def gone(key: int, size: int, _: Any) -> None:
+        def gone(key: int, size: int, owners: Owners, _: Any) -> None:
             self._watched.pop(key, None)
-            goes(size)
+            goes(key, size, owners)
 
         left_out = uncounted() if self._device.type == "cpu" else {}
-        for storage in self.parameters.gradient_storages():
-            if storage._cdata not in self._watched and storage._cdata not in left_out:
-                called = functools.partial(gone, storage._cdata, storage.nbytes())
-                self._watched[storage._cdata] = weakref.ref(storage, called)
+        for storage, owners in self.parameters.gradient_storages():
+            key, before = storage._cdata, left_out.get(storage._cdata)
+            if key not in self._watched and (before is None or before() is not storage):
+                called = functools.partial(gone, key, storage.nbytes(), owners)
+                self._watched[key] = weakref.ref(storage, called)
 
-    def gradient_goes(self, size: int) -> None:
-        """A gradient of so many bytes is about to be given back: the most so far has had it, and what comes
-        has not.
-        """
+    def gradient_goes(self, key: int, size: int, owners: Owners) -> None:
+        """A gradient is about to be given back: the most so far has had it, and what comes has not."""
+        # What replaced the one before is there. The parameters of this one are not asked: where they lose
+        # it, they still point to a tensor that is being destroyed.
+        for owner in self._gone:
+            self._there.update(sizes(one.grad for one in [owner()] if one is not None))
+        before = sum(self._there.values())
+        self._gone = owners
         _, peak = self._read(size)
-        self._known = max(self._known, peak - self.gradients)
-        self.gradients = max(self.gradients - size, 0)
+        self._known = max(self._known, peak - before)
+        self._there.pop(key, None)
+        self.gradients = sum(self._there.values())
 
     def read(self) -> tuple[int, int]:
         """Bytes now, and the most since the last reading; what has become a gradient by now is in neither,
@@ -91,7 +105,8 @@ class Meter:
         """
         level, peak = self._read(0)
         self.raw = level
-        before, self.gradients = self.gradients, self.parameters.gradient_bytes()
+        before = self.gradients
+        self._look_at_gradients()
         known, self._known = self._known, NOTHING
         self.surely = max(peak - max(before, self.gradients), known)
         return level - self.gradients, max(peak - before, level - self.gradients, known)

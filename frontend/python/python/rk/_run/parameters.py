@@ -26,6 +26,8 @@ from rk._plan import living
 from rk._plan.device import local
 
 _FSDP = "torch.distributed.fsdp._fully_shard"
+Owners = list[weakref.ref[nn.Parameter]]
+"""Parameters whose gradients are in one storage."""
 
 
 class Parameters:
@@ -63,16 +65,30 @@ class Parameters:
         here = [one for one in mine if one.device.type == self._device.type]
         passing = {id(one) for one in gathered}
         self._own = [(weakref.ref(one), buckets.get(id(one))) for one in here if id(one) not in passing]
-        self._before = {one.untyped_storage()._cdata for one, ddp in self._gradients() if ddp is not None}
+        self._before = set(sizes(one for one, ddp in self._gradients() if ddp is not None))
 
     def gradient_bytes(self) -> int:
         """Bytes of the gradients that come in a step, and stay until the caller lets go of them."""
-        return _bytes(one for one, ddp in self._gradients() if ddp is None or not self._is_bucket(one, ddp))
+        return sum(self.gradient_sizes().values())
 
-    def gradient_storages(self) -> list[torch.UntypedStorage]:
-        """What these are in."""
-        found = (one for one, ddp in self._gradients() if ddp is None or not self._is_bucket(one, ddp))
-        return list({one._cdata: one for one in (local(one).untyped_storage() for one in found)}.values())
+    def gradient_sizes(self) -> dict[int, int]:
+        """The same by storage."""
+        return sizes(one for one, ddp in self._gradients() if ddp is None or not self._is_bucket(one, ddp))
+
+    def gradient_storages(self) -> list[tuple[torch.UntypedStorage, Owners]]:
+        """The storages of these, and of which parameters they are. A sparse gradient is in two, which go one
+        after the other, and is left out.
+        """
+        found: dict[int, tuple[torch.UntypedStorage, Owners]] = {}
+        for reference, ddp in self._own:
+            parameter = reference()
+            gradient = None if parameter is None else parameter.grad
+            if gradient is None or local(gradient).layout is not torch.strided:
+                continue
+            if ddp is None or (bucket := ddp()) is None or not self._is_bucket(gradient, bucket):
+                storage = local(gradient).untyped_storage()
+                found.setdefault(storage._cdata, (storage, []))[1].append(reference)
+        return list(found.values())
 
     def _gradients(self) -> Iterator[tuple[torch.Tensor, Any]]:
         for reference, ddp in self._own:
@@ -81,7 +97,9 @@ class Parameters:
                 yield parameter.grad, None if ddp is None else ddp()
 
     def _is_bucket(self, gradient: torch.Tensor, ddp: Any) -> bool:
-        """Whether a gradient has come as a view of a bucket, which was there before."""
+        """Whether a gradient has come as a view of a bucket, which was there before; no sparse one has."""
+        if gradient.layout is not torch.strided:
+            return False
         storage = gradient.untyped_storage()
         if storage._cdata in self._before:
             return False
@@ -175,6 +193,16 @@ def comes_late(ddp: nn.parallel.DistributedDataParallel) -> bool:
     return ddp.gradient_as_bucket_view and ddp.static_graph and not ddp._has_rebuilt_buckets
 
 
+def sizes(tensors: Iterable[torch.Tensor | None]) -> dict[int, int]:
+    """By storage, the bytes of what tensors are in."""
+    parts = (part for one in tensors if one is not None for part in _dense(local(one)))
+    return {one._cdata: one.nbytes() for one in (part.untyped_storage() for part in parts)}
+
+
+def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The tensors with memory that a tensor is made of."""
+    return (tensor._indices(), tensor._values()) if tensor.layout is torch.sparse_coo else (tensor,)
+
+
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    storages = (local(one).untyped_storage() for one in tensors)
-    return sum({one._cdata: one.nbytes() for one in storages}.values())
+    return sum(sizes(tensors).values())
