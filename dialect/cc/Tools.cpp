@@ -22,6 +22,7 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/Signals.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -55,6 +56,8 @@ static void cannotWrite(void *, const char *reason, bool) {
     llvm::errs() << "LLVM ERROR: " << reason << "\n";
     return;
   }
+  // They remove the file that was begun.
+  llvm::sys::RunInterruptHandlers();
   if (text == std::error_code(EPIPE, std::generic_category()).message())
     std::_Exit(0);
   llvm::errs() << "error: cannot write the output: " << text << "\n";

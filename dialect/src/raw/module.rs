@@ -99,16 +99,19 @@ impl<'c> Eraser<'c> {
         Self(RefCell::default())
     }
 
-    /// Erases an op whose results nothing uses.
+    /// Erases an op whose results nothing uses. One that no block holds stays as it is: it is erased already, or is the module.
     pub fn erase(&self, op: Op<'c>) {
-        op.unlink();
-        self.0.borrow_mut().push(op);
+        if op.block().is_some() {
+            op.unlink();
+            self.0.borrow_mut().push(op);
+        }
     }
 }
 
 impl Drop for Eraser<'_> {
     fn drop(&mut self) {
-        for op in self.0.take() {
+        // One that was put back into a block belongs to that.
+        for op in self.0.take().into_iter().filter(|op| op.block().is_none()) {
             // SAFETY: `unlink` took the op out of its block, and its results are unused; by the contract of `new` no handle is used again.
             unsafe { op.destroy() };
         }
