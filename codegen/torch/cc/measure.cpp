@@ -156,7 +156,8 @@ void Recorder::repeat(const c10::OperatorHandle& op, c10::DispatchKeySet below, 
   } else {
     const Spares spares;
     for (int32_t i = -1; i < repeats_; ++i) { // the first finds no spare blocks yet
-      auto stack = ready();
+      const auto operands = ready(); // boxed kernels that return references to them do not keep them
+      auto stack = operands;
       const auto start = std::chrono::steady_clock::now();
       op.redispatchBoxed(below, &stack);
       const auto taken = std::chrono::steady_clock::now() - start;

@@ -108,6 +108,8 @@ struct Call {
       const std::lock_guard<std::mutex> lock(generator.mutex());
       generator.set_current_seed(*seed);
     }
+    // PyTorch's boxed kernels drop their arguments and only then read results that are references to them.
+    const torch::jit::Stack kept = stack;
     op.callBoxed(&stack);
     return stack;
   }
