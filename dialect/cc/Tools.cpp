@@ -24,7 +24,6 @@
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Signals.h"
 
-#include <cerrno>
 #include <cstdlib>
 #include <system_error>
 
@@ -48,9 +47,13 @@ static void registerDialects(DialectRegistry &registry) {
 static void registerPasses() { registerAllPasses(); }
 #endif
 
-// LLVM finds out that its output cannot be written when it closes it, too late for an error of a pass: exit code 6, as for a file
-// that cannot be made. That whoever reads the output has seen enough is no failure.
-static void cannotWrite(void *, const char *reason, bool) {
+// Exit code of rk-opt: the output cannot be written.
+static constexpr int kCannotWrite = 6;
+
+static void tellUnwritten(StringRef why) { llvm::errs() << "error: cannot write the output: " << why << "\n"; }
+
+// LLVM finds out that a file cannot be written when it closes it, too late for an error of a pass.
+static void fileFailed(void *, const char *reason, bool) {
   StringRef text(reason);
   if (!text.consume_front("IO failure on output stream: ")) {
     llvm::errs() << "LLVM ERROR: " << reason << "\n";
@@ -58,10 +61,19 @@ static void cannotWrite(void *, const char *reason, bool) {
   }
   // They remove the file that was begun.
   llvm::sys::RunInterruptHandlers();
-  if (text == std::error_code(EPIPE, std::generic_category()).message())
-    std::_Exit(0);
-  llvm::errs() << "error: cannot write the output: " << text << "\n";
-  std::_Exit(6);
+  tellUnwritten(text);
+  std::_Exit(kCannotWrite);
+}
+
+// Standard output is written out here, and not when the process ends. That whoever reads it has seen enough is no failure.
+static bool standardOutputFailed() {
+  llvm::outs().flush();
+  const std::error_code error = llvm::outs().error();
+  llvm::outs().clear_error();
+  if (!error || error == std::errc::broken_pipe)
+    return false;
+  tellUnwritten(error.message());
+  return true;
 }
 
 int rkOptMain(int argc, char **argv, const char *version) {
@@ -77,11 +89,12 @@ int rkOptMain(int argc, char **argv, const char *version) {
                                                     registry);
   if (budget.getNumOccurrences() > 0)
     rkSetOptionDefault(wrap(StringRef("budget")), wrap(StringRef(budget.getValue())));
-  llvm::install_fatal_error_handler(cannotWrite);
+  llvm::install_fatal_error_handler(fileFailed);
   DialectRegistry parsing;
   registerDialects(parsing);
   rk::placeDiagnostics(registry, parsing, input);
-  return asMainReturnCode(MlirOptMain(argc, argv, input, output, registry));
+  const LogicalResult ran = MlirOptMain(argc, argv, input, output, registry);
+  return standardOutputFailed() && succeeded(ran) ? kCannotWrite : asMainReturnCode(ran);
 }
 
 int rkLspServerMain(int argc, char **argv) {

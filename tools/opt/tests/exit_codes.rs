@@ -1,7 +1,7 @@
 //! What a script sees of `rk-opt` and `rk-translate` when something is wrong: the exit code, one clear line, no file.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A step of two nodes that needs 12 KiB at once, and 16 KiB without recomputation.
 const STEP: &str = r#"
@@ -73,6 +73,37 @@ fn an_output_that_cannot_be_written_is_6() {
     let message = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(6), "{message}");
     assert!(message.contains("cannot write"), "{message}");
+}
+
+/// The exit code of `rk-opt` on two modules in one file, with this standard output.
+fn printed(second: &str, output: Stdio) -> Option<i32> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let input = folder.path().join("in.mlir");
+    std::fs::write(&input, format!("{STEP}\n// -----\n{second}")).expect("the folder is writable");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rk-opt"));
+    command.arg(&input).args(["--split-input-file", "--rematerialize=budget=100%"]);
+    command.stdout(output).stderr(Stdio::null()).status().expect("rk-opt starts").code()
+}
+
+/// A pipe whose reader has gone.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_hides_no_failure() {
+    assert_eq!(printed(STEP, closed_pipe()), Some(0));
+    assert_eq!(printed("this is no module", closed_pipe()), Some(1));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_6() {
+    let full = || std::fs::File::create("/dev/full").expect("Linux has it");
+    assert_eq!(printed(STEP, full().into()), Some(6));
+    assert_eq!(printed("this is no module", full().into()), Some(1));
 }
 
 #[test]
