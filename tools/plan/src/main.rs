@@ -34,6 +34,7 @@ use rk_solve::{
     Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, TimeLimit, Timekeeping,
     packing_time, packs_easily, with_addresses,
 };
+use rk_vocabulary::write_output;
 
 use crate::link::{parse_latency, parse_rate};
 use crate::report::Report;
@@ -194,7 +195,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let text = arguments.budget.as_deref().context("--budget is missing")?;
     let budget = Budget::parse_with_fractions(text).context("--budget")?;
     if let (true, Some(rate)) = (arguments.offload, arguments.bandwidth) {
-        return offload::print(&graph, budget, rate, arguments, &mut out);
+        return offload::print(&graph, budget, rate, arguments);
     }
     let report = plan(&graph, budget, arguments)?;
     if let Some(file) = &arguments.schedule {
@@ -206,11 +207,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(file) = &arguments.report {
         page::write(file, &graph, &report, page::Found::of(&graph, &report), arguments)?;
     }
-    if arguments.json {
-        writeln!(out, "{}", report.json())?;
-    } else {
-        write!(out, "{}", report.text())?;
-    }
+    let text = if arguments.json { format!("{}\n", report.json()) } else { report.text() };
+    write_output(Path::new("-"), text.as_bytes())?;
     Ok(exit_code(report.outcome.status))
 }
 

@@ -1,6 +1,7 @@
 //! `--offload`: the plan with transfers, and what it adds to the report.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -20,13 +21,7 @@ use crate::report::Report;
 use crate::{Arguments, Fit, addresses, exit_code, request};
 
 /// Plans with transfers and prints the report.
-pub fn print(
-    graph: &Graph,
-    budget: Budget,
-    rate: Rate,
-    arguments: &Arguments,
-    out: &mut impl std::io::Write,
-) -> Result<ExitCode> {
+pub fn print(graph: &Graph, budget: Budget, rate: Rate, arguments: &Arguments) -> Result<ExitCode> {
     if arguments.fit == Fit::Arena {
         bail!(
             "--fit arena does not know --offload: the logical peak has to fit, and the plan is packed as it is"
@@ -68,15 +63,16 @@ pub fn print(
     if let Some(file) = &arguments.report {
         page::write(file, graph, &report, answer.found(), arguments)?;
     }
-    if arguments.json {
+    let text = if arguments.json {
         let mut object = report.json();
         if let (Value::Object(object), Value::Object(more)) = (&mut object, answer.json(&report, rate)) {
             object.extend(more);
         }
-        writeln!(out, "{object}")?;
+        format!("{object}\n")
     } else {
-        write!(out, "{}{}", report.text(), answer.text(&report))?;
-    }
+        format!("{}{}", report.text(), answer.text(&report))
+    };
+    rk_vocabulary::write_output(Path::new("-"), text.as_bytes())?;
     Ok(exit_code(report.outcome.status))
 }
 

@@ -82,6 +82,22 @@ fn a_residual_is_run_again() {
     );
 }
 
+/// A reader that has seen enough is no failure, and hides none.
+#[test]
+fn a_closed_pipe_leaves_the_exit_code() {
+    let graph = file(BLOCK);
+    let offload = ["--offload", "--bandwidth", "1GB/s"];
+    for (budget, more, expected) in
+        [("80%", &[][..], 0), ("80%", &["--json"], 0), ("80%", &offload, 0), ("12287", &["--json"], 2)]
+    {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rk-plan"));
+        command.args([name(&graph), "--budget", budget]).args(more).stdout(writer);
+        assert_eq!(command.output().expect("rk-plan starts").status.code(), Some(expected), "{more:?}");
+    }
+}
+
 #[test]
 fn an_impossible_budget_exits_with_2_and_says_what_would_do() {
     let graph = file(BLOCK);
