@@ -159,7 +159,9 @@ impl BudgetError {
             Self::Zero { text } => format!("{option} {text:?} is zero"),
             Self::TooLarge { text } => format!("{option} {text:?} is too large: more than 16 EiB"),
             Self::AboveTheWhole { text } => {
-                format!("{option} {text:?}: a share lies above 0% and up to 100%")
+                format!(
+                    "{option} {text:?}: a share lies above 0% and up to 100%; a larger budget is given in bytes"
+                )
             }
             Self::PartOfAByte { text } => format!(
                 "{option} {text:?}: a plain number is bytes and must be whole; write 50% for a fraction of the peak"
