@@ -114,7 +114,7 @@ def _of_module(module: ModuleType) -> list[tuple[str, str]]:
             continue
         call = "" if isinstance(one, ModuleType) else "()"
         own = one.__name__ if isinstance(one, ModuleType) or one.__name__ in names else name
-        about = (inspect.getdoc(one) or "") if own == name else f"Another name of ``{own}{call}``."
+        about = _sentence(inspect.getdoc(one) or "") if own == name else f"Another name of ``{own}{call}``."
         found.append((f"{name}{call}", about))
     known = {name for name, _ in found}
     body = ast.parse(inspect.getsource(module)).body
@@ -124,6 +124,11 @@ def _of_module(module: ModuleType) -> list[tuple[str, str]]:
         if isinstance(node, ast.AnnAssign)
     )
     return [*found, *((name, about) for name, about in variables if about and name not in known)]
+
+
+def _sentence(doc: str) -> str:
+    """The first one; the rest stands where the name itself is described."""
+    return re.split(r"(?<=\w[.:;])\s", doc, maxsplit=1)[0].rstrip(":;")
 
 
 def _constructor(value: Any) -> str:

@@ -57,9 +57,9 @@ def test_gradients_of_a_frozen_model_are_told_from_activations():
     gc.freeze()
     found = Parameters(torch.device("cpu"))
     found.find()
-    before = found.gradient_bytes()
+    before = sum(found.gradient_sizes().values())
     layer(torch.ones(7)).sum().backward()
-    assert found.gradient_bytes() - before == 4 * (49 + 7)
+    assert sum(found.gradient_sizes().values()) - before == 4 * (49 + 7)
     assert any(one._cdata == layer.weight.untyped_storage()._cdata for one in device.storages())
 
 

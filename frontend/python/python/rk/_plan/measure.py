@@ -136,8 +136,8 @@ def addresses(device: torch.device) -> Addresses:
 
 
 class Addresses:
-    """What PyTorch's CPU allocator hands out and takes back while this context lasts, with addresses: from
-    the events of PyTorch's profiler, which is slower to start than :class:`rk._plan.costs.Allocations`.
+    """What PyTorch's CPU allocator hands out and takes back while this context lasts, with addresses. They
+    are read from the events of PyTorch's profiler, which takes some time to start.
     """
 
     changes: list[tuple[int, int]]

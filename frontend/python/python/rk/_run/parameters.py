@@ -65,36 +65,34 @@ class Parameters:
         here = [one for one in mine if one.device.type == self._device.type]
         passing = {id(one) for one in gathered}
         self._own = [(weakref.ref(one), buckets.get(id(one))) for one in here if id(one) not in passing]
-        self._before = set(sizes(one for one, ddp in self._gradients() if ddp is not None))
-
-    def gradient_bytes(self) -> int:
-        """Bytes of the gradients that come in a step, and stay until the caller lets go of them."""
-        return sum(self.gradient_sizes().values())
+        self._before = set(sizes(one for _, one, ddp in self._gradients() if ddp is not None))
 
     def gradient_sizes(self) -> dict[int, int]:
-        """The same by storage."""
-        return sizes(one for one, ddp in self._gradients() if ddp is None or not self._is_bucket(one, ddp))
+        """Bytes, by storage, of gradients that come in a step, and stay until the caller lets go of them."""
+        return sizes(one for _, one in self._of_steps())
 
     def gradient_storages(self) -> list[tuple[torch.UntypedStorage, Owners]]:
         """The storages of these, and of which parameters they are. A sparse gradient is in two, which go one
         after the other, and is left out.
         """
         found: dict[int, tuple[torch.UntypedStorage, Owners]] = {}
-        for reference, ddp in self._own:
-            parameter = reference()
-            gradient = None if parameter is None else parameter.grad
-            if gradient is None or local(gradient).layout is not torch.strided:
-                continue
-            if ddp is None or (bucket := ddp()) is None or not self._is_bucket(gradient, bucket):
+        for owner, gradient in self._of_steps():
+            if gradient.layout is torch.strided:
                 storage = local(gradient).untyped_storage()
-                found.setdefault(storage._cdata, (storage, []))[1].append(reference)
+                found.setdefault(storage._cdata, (storage, []))[1].append(owner)
         return list(found.values())
 
-    def _gradients(self) -> Iterator[tuple[torch.Tensor, Any]]:
-        for reference, ddp in self._own:
-            parameter = reference()
+    def _of_steps(self) -> Iterator[tuple[weakref.ref[nn.Parameter], torch.Tensor]]:
+        """Those, each with its parameter."""
+        for owner, gradient, ddp in self._gradients():
+            if ddp is None or not self._is_bucket(gradient, ddp):
+                yield owner, gradient
+
+    def _gradients(self) -> Iterator[tuple[weakref.ref[nn.Parameter], torch.Tensor, Any]]:
+        for owner, ddp in self._own:
+            parameter = owner()
             if parameter is not None and parameter.grad is not None:
-                yield parameter.grad, None if ddp is None else ddp()
+                yield owner, parameter.grad, None if ddp is None else ddp()
 
     def _is_bucket(self, gradient: torch.Tensor, ddp: Any) -> bool:
         """Whether a gradient has come as a view of a bucket, which was there before; no sparse one has."""
