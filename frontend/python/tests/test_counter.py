@@ -77,6 +77,40 @@ def test_every_byte_is_counted(name):
     assert done.returncode == 0, done.stderr
 
 
+GRADIENTS = """
+import sys
+
+import torch
+from torch import nn
+
+from rk._run import group
+
+torch.manual_seed(0)
+blocks = nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(3)))
+batch = torch.randn(16, 64)
+blocks(batch).sum().backward()
+for block in blocks:
+    block.compile(backend="rk", options={"budget": "4MiB"})
+if sys.argv[1] == "early":
+    blocks.zero_grad()
+loss = blocks(batch).sum()
+blocks.zero_grad()
+loss.backward()
+(shared,) = group.GROUPS.values()
+print(shared.step.peak - shared.step.floor)
+"""
+
+
+def test_gradients_of_before_counting_are_not_missed():
+    """Nothing goes when they do, though Python may not have seen them before."""
+
+    def taken(when):
+        command = [sys.executable, "-c", GRADIENTS, when]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+
+    assert taken("early") == taken("late")
+
+
 def test_the_runtime_counts_where_it_is_linked_to_this_torch():
     assert observe.counter().__name__ == f"rk.{COUNTERS[-1]}"
 

@@ -61,10 +61,14 @@ def host_bytes_left() -> int:
 
 
 def storages() -> list[torch.UntypedStorage]:
-    """Those of the tensors on the CPU that Python knows. Wrappers of ``torch.func``'s have none."""
-    tensors = (one for one in living.objects(PLAIN) if type(one) in PLAIN and torch._C._has_storage(one))
+    """Those of the tensors on the CPU that Python knows, and of their gradients, which it may not have seen
+    yet. Wrappers of ``torch.func``'s have none.
+    """
+    known = [one for one in living.objects(PLAIN) if type(one) in PLAIN and torch._C._has_storage(one)]
+    gradients = [one.grad for one in known if one.is_leaf and one.grad is not None]
+    found = [*known, *(one for one in gradients if torch._C._has_storage(one))]
     return [
-        one.untyped_storage() for one in tensors if one.device.type == "cpu" and one.layout is torch.strided
+        one.untyped_storage() for one in found if one.device.type == "cpu" and one.layout is torch.strided
     ]
 
 

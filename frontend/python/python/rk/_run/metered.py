@@ -13,7 +13,6 @@ from rk import _torch
 from rk._plan.options import Options
 from rk._run import observe
 from rk._run.observe import NOTHING, Meter
-from rk._run.parameters import Owners
 from rk._run.steps import Event, Step
 from rk._run.variants import Instance
 
@@ -114,13 +113,13 @@ class Metered:
         if self.shared and self.meter.works:
             self.meter.read()
 
-    def _gradient_goes(self, key: int, size: int, owners: Owners) -> None:
+    def _gradient_goes(self, key: int, size: int) -> None:
         """A gradient that was there when a step began is about to be given back, by whatever thread."""
         if not self.lock.acquire(blocking=False):
             return
         try:
             if self.step is not None and self.step.metered and self.meter.works:
-                self.meter.gradient_goes(key, size, owners)
+                self.meter.gradient_goes(key, size)
         finally:
             self.lock.release()
 

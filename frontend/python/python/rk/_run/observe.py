@@ -20,12 +20,10 @@ import torch
 
 from rk import _torch
 from rk._plan import device as devices
-from rk._run.parameters import Owners, Parameters, ddps, sizes
+from rk._run.parameters import Parameters, ddps
 
 NOTHING = -(1 << 62)
-"""Bytes where nothing has been read yet. On the CPU a reading may be below zero: what was handed out before
-the counter began may have come back, and gradients that it has not counted are taken off.
-"""
+"""Bytes where nothing has been read yet."""
 
 
 class Meter:
@@ -48,8 +46,6 @@ class Meter:
         """By storage, the bytes of ``gradients``."""
         self._known = NOTHING
         """The most since the last reading, as far as gradients have gone since."""
-        self._gone: Owners = []
-        """The parameters whose gradient went last; it may have been replaced by another one."""
         self._watched: dict[int, weakref.ref[Any]] = {}
         """By storage, the gradients of which it is noticed that they go."""
 
@@ -66,38 +62,40 @@ class Meter:
         if self.works:
             self._read(0)
 
+    def _gradients(self) -> dict[int, torch.UntypedStorage]:
+        """Those that the allocator's count has."""
+        found = self.parameters.gradient_storages()
+        left_out = uncounted() if self.works and self._device.type == "cpu" else {}
+        before = {key: left_out[key]() for key in found.keys() & left_out.keys()}
+        return {key: storage for key, storage in found.items() if before.get(key) is not storage}
+
     def _look_at_gradients(self) -> None:
-        self._there, self._gone = self.parameters.gradient_sizes(), []
+        self._there = {key: storage.nbytes() for key, storage in self._gradients().items()}
         self.gradients = sum(self._there.values())
 
-    def watch_gradients(self, goes: Callable[[int, int, Owners], None]) -> None:
-        """``goes`` gets each gradient that is there now, right before its memory is given back: its storage,
-        its bytes, and its parameters.
+    def watch_gradients(self, goes: Callable[[int, int], None]) -> None:
+        """``goes`` gets the storage and the bytes of each gradient that is there now, right before its memory
+        is given back.
         """
 
-        def gone(key: int, size: int, owners: Owners, _: Any) -> None:
+        def gone(key: int, size: int, _: Any) -> None:
             self._watched.pop(key, None)
-            goes(key, size, owners)
+            goes(key, size)
 
-        left_out = uncounted() if self._device.type == "cpu" else {}
-        for storage, owners in self.parameters.gradient_storages():
-            key, before = storage._cdata, left_out.get(storage._cdata)
-            if key not in self._watched and (before is None or before() is not storage):
-                called = functools.partial(gone, key, storage.nbytes(), owners)
+        for key, storage in self._gradients().items():
+            if key not in self._watched:
+                called = functools.partial(gone, key, storage.nbytes())
                 self._watched[key] = weakref.ref(storage, called)
 
-    def gradient_goes(self, key: int, size: int, owners: Owners) -> None:
-        """A gradient is about to be given back: the most so far has had it, and what comes has not."""
-        # What replaced the one before is there. The parameters of this one are not asked: where they lose
-        # it, they still point to a tensor that is being destroyed.
-        for owner in self._gone:
-            self._there.update(sizes(one.grad for one in [owner()] if one is not None))
-        before = sum(self._there.values())
-        self._gone = owners
+    def gradient_goes(self, key: int, size: int) -> None:
+        """A gradient is about to be given back: the most so far has had it, and what comes has not.
+
+        No parameter is asked for its gradient here: one of them still points to a tensor that is being
+        destroyed. So what replaces a gradient counts as the caller's until the next reading.
+        """
         _, peak = self._read(size)
-        self._known = max(self._known, peak - before)
-        self._there.pop(key, None)
-        self.gradients = sum(self._there.values())
+        self._known = max(self._known, peak - self.gradients)
+        self.gradients -= self._there.pop(key, 0)
 
     def read(self) -> tuple[int, int]:
         """Bytes now, and the most since the last reading; what has become a gradient by now is in neither,

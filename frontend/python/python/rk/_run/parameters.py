@@ -26,8 +26,6 @@ from rk._plan import living
 from rk._plan.device import local
 
 _FSDP = "torch.distributed.fsdp._fully_shard"
-Owners = list[weakref.ref[nn.Parameter]]
-"""Parameters whose gradients are in one storage."""
 
 
 class Parameters:
@@ -65,34 +63,18 @@ class Parameters:
         here = [one for one in mine if one.device.type == self._device.type]
         passing = {id(one) for one in gathered}
         self._own = [(weakref.ref(one), buckets.get(id(one))) for one in here if id(one) not in passing]
-        self._before = set(sizes(one for _, one, ddp in self._gradients() if ddp is not None))
+        self._before = set(_storages(one for one, ddp in self._gradients() if ddp is not None))
 
-    def gradient_sizes(self) -> dict[int, int]:
-        """Bytes, by storage, of gradients that come in a step, and stay until the caller lets go of them."""
-        return sizes(one for _, one in self._of_steps())
+    def gradient_storages(self) -> dict[int, torch.UntypedStorage]:
+        """By address, where gradients are that come in a step, and stay until the caller lets go of them."""
+        found = self._gradients()
+        return _storages(one for one, ddp in found if ddp is None or not self._is_bucket(one, ddp))
 
-    def gradient_storages(self) -> list[tuple[torch.UntypedStorage, Owners]]:
-        """The storages of these, and of which parameters they are. A sparse gradient is in two, which go one
-        after the other, and is left out.
-        """
-        found: dict[int, tuple[torch.UntypedStorage, Owners]] = {}
-        for owner, gradient in self._of_steps():
-            if gradient.layout is torch.strided:
-                storage = local(gradient).untyped_storage()
-                found.setdefault(storage._cdata, (storage, []))[1].append(owner)
-        return list(found.values())
-
-    def _of_steps(self) -> Iterator[tuple[weakref.ref[nn.Parameter], torch.Tensor]]:
-        """Those, each with its parameter."""
-        for owner, gradient, ddp in self._gradients():
-            if ddp is None or not self._is_bucket(gradient, ddp):
-                yield owner, gradient
-
-    def _gradients(self) -> Iterator[tuple[weakref.ref[nn.Parameter], torch.Tensor, Any]]:
-        for owner, ddp in self._own:
-            parameter = owner()
+    def _gradients(self) -> Iterator[tuple[torch.Tensor, Any]]:
+        for reference, ddp in self._own:
+            parameter = reference()
             if parameter is not None and parameter.grad is not None:
-                yield owner, parameter.grad, None if ddp is None else ddp()
+                yield parameter.grad, None if ddp is None else ddp()
 
     def _is_bucket(self, gradient: torch.Tensor, ddp: Any) -> bool:
         """Whether a gradient has come as a view of a bucket, which was there before; no sparse one has."""
@@ -191,10 +173,11 @@ def comes_late(ddp: nn.parallel.DistributedDataParallel) -> bool:
     return ddp.gradient_as_bucket_view and ddp.static_graph and not ddp._has_rebuilt_buckets
 
 
-def sizes(tensors: Iterable[torch.Tensor | None]) -> dict[int, int]:
-    """By storage, the bytes of what tensors are in."""
-    parts = (part for one in tensors if one is not None for part in _dense(local(one)))
-    return {one._cdata: one.nbytes() for one in (part.untyped_storage() for part in parts)}
+def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, torch.UntypedStorage]:
+    """By address, what tensors are in, as far as rk knows the way they keep it."""
+    parts = (part for one in tensors for part in _dense(local(one)))
+    found = (part.untyped_storage() for part in parts if torch._C._has_storage(part))
+    return {one._cdata: one for one in found}
 
 
 def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -203,4 +186,4 @@ def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    return sum(sizes(tensors).values())
+    return sum(one.nbytes() for one in _storages(tensors).values())
