@@ -189,18 +189,27 @@ def is_unknown(call: fx.Node) -> bool:
 
 
 def _generators_of(call: fx.Node) -> list[torch.Generator]:
+    if isinstance(call.target, OpOverload) and not _takes_generators(call.target):
+        return []
     arguments = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
     return [one for one in arguments if isinstance(one, torch.Generator)]
+
+
+@functools.cache
+def _takes_generators(target: OpOverload) -> bool:
+    return any("Generator" in str(argument.type) for argument in target._schema.arguments)
 
 
 def _found(target: Any, call: fx.Node, module: Any) -> Manner:
     if _generators_of(call):
         return Manner.ONCE
-    arguments = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
+    if isinstance(target, OpOverload) and target._schema.name not in UNORDERED:
+        return _of_overload(target)
     if not isinstance(target, HigherOrderOperator) or target.name() not in CALLERS:
         return manner(target, _device(call))
     if str(target) in _allowed:
         return Manner.WATCHED
+    arguments = torch.utils._pytree.tree_leaves((call.args, call.kwargs))
     return max((_called(one, call, module) for one in arguments), default=Manner.PURE)
 
 
