@@ -9,6 +9,7 @@ disk.
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -56,11 +57,20 @@ class Program:
         self.first_activation: int | None = about["first_activation"]
         self._about = about
         self._named = {node.name: node for node in step.gm.graph.nodes}
-        constants = types.SimpleNamespace()
+        self._constants = types.SimpleNamespace()
         for node in self._named.values():
             if node.op == "get_attr":
-                setattr(constants, node.target, getattr(step.gm, node.target))
-        self.forward, self.backward = (_function(about[name], constants) for name in PASSES)
+                setattr(self._constants, node.target, getattr(step.gm, node.target))
+
+    @functools.cached_property
+    def forward(self) -> Run:
+        """The forward pass."""
+        return _function(self._about["forward"], self._constants)
+
+    @functools.cached_property
+    def backward(self) -> Run:
+        """The backward pass."""
+        return _function(self._about["backward"], self._constants)
 
     def modules(self) -> list[fx.GraphModule]:
         """The graphs of one call that AOTAutograd reads."""

@@ -17,6 +17,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 Tensors = tuple[torch.Tensor | None, ...]
 
 _AGAIN = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
+_PLAIN = (torch.Tensor, int, float, complex, str, tuple, list, torch.SymInt, torch.SymFloat, torch.SymBool)
+"""What a value is that is no opaque object."""
 
 
 def tensor_of(node: Any) -> torch.Tensor | None:
@@ -34,9 +36,8 @@ def is_opaque(node: fx.Node) -> bool:
     """Whether the value of a node is an object that PyTorch hands through a graph as it is, such as the
     ``DeviceMesh`` of a ``DTensor``: neither a tensor nor a number.
     """
-    known = (torch.Tensor, int, float, complex, str, tuple, list, torch.SymInt, torch.SymFloat, torch.SymBool)
     value = node.meta.get("val")
-    return value is not None and not isinstance(value, known)
+    return value is not None and not isinstance(value, _PLAIN)
 
 
 def unwrapped(graph: fx.Graph, arguments: Iterable[int]) -> list[int]:
@@ -59,7 +60,10 @@ def unwrapped(graph: fx.Graph, arguments: Iterable[int]) -> list[int]:
 
 def results_of(node: fx.Node) -> Tensors:
     """The results of a call, flat; None for what is no tensor or is left undefined."""
-    return tuple(one if isinstance(one, torch.Tensor) else None for one in flat(node.meta.get("val")))
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    return tuple(one if isinstance(one, torch.Tensor) else None for one in flat(value))
 
 
 def flat(value: Any) -> Iterator[Any]:
@@ -98,6 +102,9 @@ def is_getitem(node: fx.Node) -> bool:
 
 def storages_of(node: fx.Node) -> set[int]:
     """The storages of what a node makes."""
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return {storage_of(value)}
     return {storage_of(one) for one in results_of(node) if one is not None}
 
 
@@ -132,14 +139,11 @@ def is_tangent(node: fx.Node) -> bool:
 
 def is_backward_only(node: fx.Node) -> bool:
     """Whether the node is an input that exists in the backward pass only."""
+    if node.op != "placeholder":
+        return False
     target = str(node.target)
-    late = (
-        "tangents" in target
-        or "bwd_seed" in target
-        or "bwd_base_offset" in target
-        or "bwd_rng_state" in target
-    )
-    return node.op == "placeholder" and (late or target == "backward_state")
+    late = ("tangents", "bwd_seed", "bwd_base_offset", "bwd_rng_state")
+    return target == "backward_state" or any(one in target for one in late)
 
 
 def is_backward(node: fx.Node) -> bool:

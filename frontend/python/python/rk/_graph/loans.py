@@ -49,16 +49,24 @@ def version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def shown(node: fx.Node) -> set[fx.Node]:
-    """The arguments whose storage a node shows: itself, or what it is a view of."""
-    if node.op == "placeholder":
-        return {node}
-    mine = storages_of(node)
-    found: set[fx.Node] = set()
-    for source in node.all_input_nodes if mine else ():
-        if not mine.isdisjoint(storages_of(source)):
-            found |= shown(source)
-    return found
+class Shown:
+    """Which arguments of a graph its nodes show."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        """As long as no fake tensor of the graph is exchanged."""
+        self._storages = set[int]().union(*map(storages_of, graph.find_nodes(op="placeholder")))
+
+    def by(self, node: fx.Node) -> set[fx.Node]:
+        """The arguments whose storage a node shows: itself, or what it is a view of."""
+        if node.op == "placeholder":
+            return {node}
+        mine = storages_of(node)
+        found: set[fx.Node] = set()
+        if not mine.isdisjoint(self._storages):
+            for source in node.all_input_nodes:
+                if not mine.isdisjoint(storages_of(source)):
+                    found |= self.by(source)
+        return found
 
 
 def settle_marks(graph: fx.Graph) -> None:
@@ -67,25 +75,26 @@ def settle_marks(graph: fx.Graph) -> None:
     """
     if not any(node.meta.get(UNCHECKED) for node in graph.nodes):
         return
-    read, checked = set(), set()
+    read, checked, shown = set(), set(), Shown(graph)
     for node in _read_late(graph, ()):
-        arguments = shown(node)
+        arguments = shown.by(node)
         read |= arguments
         if not node.meta.get(UNCHECKED):
             checked |= arguments
     for node in graph.nodes:
-        arguments = shown(node) & read
+        arguments = shown.by(node) & read
         if arguments and node.op != "output":
             node.meta[UNCHECKED] = arguments.isdisjoint(checked)
 
 
 def _read_late(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> Iterable[fx.Node]:
     """What backward reads of the arguments and of what forward made; ``gradients`` are its results."""
-    for node in graph.nodes:
-        if is_backward(node) and node.op == "call_function":
-            yield from (source for source in node.all_input_nodes if not is_backward(source))
+    backward = dict.fromkeys(filter(is_backward, graph.nodes))
+    for node in backward:
+        if node.op == "call_function":
+            yield from (source for source in node.all_input_nodes if source not in backward)
     for node in gradients:
-        if isinstance(node, fx.Node) and not is_backward(node):
+        if isinstance(node, fx.Node) and node not in backward:
             yield node
 
 
@@ -160,12 +169,12 @@ class Loans:
         """The arguments of which backward reads nothing but views that forward has made. Those show the same
         memory even if the caller gives the argument another one (``x.data = y``).
         """
-        late = set(_read_late(graph, gradients))
-        for node in late:
-            self.viewed |= shown(node) - late
-        for node in late:
+        shown = Shown(graph)
+        late = {node: shown.by(node) for node in dict.fromkeys(_read_late(graph, gradients))}
+        for node, arguments in late.items():
+            self.viewed.update(one for one in arguments if one not in late)
             if not node.meta.get(UNCHECKED):
-                checked |= shown(node)
+                checked |= arguments
                 storages |= storages_of(node)
         self.arguments = {
             node
@@ -176,7 +185,7 @@ class Loans:
         self.outputs, self.checked_outputs = set[int](), set[int]()
         """By place, the outputs that are lent; those that backward reads with a version check."""
         for place, node in enumerate(outputs):
-            if isinstance(node, fx.Node) and tensor_of(node) is not None and not shown(node):
+            if isinstance(node, fx.Node) and tensor_of(node) is not None and not shown.by(node):
                 seen = not storages.isdisjoint(storages_of(node))
                 (self.checked_outputs if seen else self.outputs).add(place)
 
@@ -186,12 +195,14 @@ def copy_small(graph: fx.Graph, loans: Loans) -> None:
     places = {node: place for place, node in enumerate(graph.nodes)}
     for argument in [node for node in graph.find_nodes(op="placeholder") if node in loans.arguments]:
         tensor = tensor_of(argument)
-        with torch.no_grad():
-            value = tensor.clone() if tensor.layout is torch.strided else None
-        if value is None or value.stride() != tensor.stride():
+        if tensor.layout is not torch.strided:
             continue
         readers = [user for user in argument.users if _makes_much(user, argument, SMALL * tensor.nbytes)]
         if not readers:
+            continue
+        with torch.no_grad():
+            value = tensor.clone()
+        if value.stride() != tensor.stride():
             continue
         first = min(readers, key=places.__getitem__)
         with graph.inserting_before(first):

@@ -22,13 +22,15 @@ _ELSEWHERE = "or torch.compiler.disable keeps the module out of the graph, and o
 
 def check(graph: fx.Graph) -> None:
     """Raises CompileError, which names operator and module, and says what helps."""
+    computes = any(isinstance(node.meta.get("val"), _SYMBOLIC) for node in graph.nodes)
     # What computes a value tells more than the input of the backward pass that has its size.
     for node in sorted(graph.nodes, key=lambda node: node.op == "placeholder"):
         for value in joint.results_of(node):
             if value is not None and (reason := _reason(value)):
                 raise CompileError(f"{_named(node)} {reason}")
         if joint.is_call(node):
-            _check_arguments(node)
+            if computes:
+                _check_arguments(node)
             if joint.is_opaque(node):
                 _check_object(node)
 
@@ -42,7 +44,9 @@ def _reason(value: torch.Tensor) -> str:
         )
     if value.is_quantized:
         return f"is a quantized tensor ({value.dtype}), which rk does not plan; {_ELSEWHERE}"
-    if any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride())):
+    if value._has_symbolic_sizes_strides and any(
+        isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride())
+    ):
         return (
             f"has the size {tuple(value.shape)}, which depends on data: rk plans steps of known sizes. With "
             "torch._dynamo.config.capture_dynamic_output_shape_ops and capture_scalar_outputs off (they are "

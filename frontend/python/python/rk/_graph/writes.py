@@ -40,6 +40,8 @@ class Write:
 
 def merge(graph: fx.Graph) -> None:
     """Rewrites the graph in place."""
+    if not any(node.target in SCATTERS or node.target is aten.copy.default for node in graph.nodes):
+        return
     makers: dict[int, fx.Node] = {}
     """Which node made a storage."""
     writes: dict[fx.Node, Write] = {}
