@@ -111,6 +111,16 @@ class Step:
         """Which results of the backward pass are gradients of parameters."""
         return [index for index, place in enumerate(self.placeholders) if place in self.static]
 
+    def own_gradients(self) -> list[int]:
+        """The same, without those that share memory with what comes in or leaves the step otherwise."""
+        places = self.gradient_places()
+        given = [one for place, one in enumerate(self.gradients) if place not in places]
+        others = (one for one in (*self.placeholders, *self.outputs, *given) if isinstance(one, fx.Node))
+        shared = set[int]().union(*map(joint.storages_of, others))
+        made = [(place, self.gradients[place]) for place in places if place < len(self.gradients)]
+        nodes = [(place, one) for place, one in made if isinstance(one, fx.Node)]
+        return [place for place, one in nodes if shared.isdisjoint(joint.storages_of(one))]
+
     def handed_out_bytes(self, alignment: int) -> int:
         """The bytes of what leaves the step or comes from the caller and is no gradient of a parameter:
         outputs, their gradients, gradients of inputs; each storage once, rounded up.

@@ -95,6 +95,8 @@ class GraphClass:
             place for place, one in enumerate(inputs) if one in step.static and step.is_trained(one)
         ]
         """Which arguments are parameters with a gradient."""
+        self.gradients = step.own_gradients()
+        """Which results of the backward half are gradients of parameters, and nothing else."""
         self.others = [place for place, one in enumerate(inputs) if one not in step.static]
         """Which arguments are neither parameters nor buffers."""
         self.state = [place for place, one in enumerate(inputs) if one in step.static]

@@ -250,10 +250,11 @@ def backward(owner: Any, run: Run) -> Run:
             return run(args)
         _check_switches(owner, instance)
         owner.group.begin_backward(instance)
+        results: Any = ()
         try:
             results = run(args)
         finally:
-            owner.group.end_backward(instance)
+            owner.group.end_backward(instance, results)
         if owner.options.codegen == "rk":
             # The arena is given back, though what the caller keeps of the call may keep its ticket.
             instance.close()

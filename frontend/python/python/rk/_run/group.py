@@ -260,8 +260,9 @@ class Group(Metered, Careful):
                     self._fit_backward(instance, room - level)
                 self._foresee(instance, held)
 
-    def end_backward(self, instance: Instance) -> None:
-        """Its backward half is over."""
+    def end_backward(self, instance: Instance, results: Sequence[Any]) -> None:
+        """Its backward half is over, with these results; none if it failed."""
+        self._gradients_come(instance, results)
         self._read(instance)
 
     def _let_go(self) -> None:
@@ -358,6 +359,8 @@ class Group(Metered, Careful):
             self.floor = step.floor
             if self.meter.works:
                 self._tell_exceeded(step)
+                # What stays from now on was made in it, and no other step has that.
+                step.whole = step.whole and not self.meter.made_states
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)
             self._take_back(step, step.known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -123,6 +124,19 @@ class Metered:
         finally:
             self.lock.release()
 
+    def _gradients_come(self, instance: Instance, results: Sequence[Any]) -> None:
+        """Notes the gradients that a backward half has made, unless others are added to them."""
+        step = self.step
+        if not self.shared or step is None or not (step.metered and self.meter.works and self.adds_gradients):
+            return
+        with self.lock:
+            halves = (one for one in reversed(step.events) if one.instance is instance and not one.forward)
+            half = next(halves, None)
+            if half is not None and not half.accumulates:
+                found = [results[place] for place in instance.owner.gradients if place < len(results)]
+                made = [one for one in found if isinstance(one, torch.Tensor)]
+                self.meter.gradients_come(made, self._gradient_goes)
+
     def _read(self, ended: Instance | None = None) -> None:
         """Reads what a half has taken, which is over now."""
         step = self.step
@@ -152,6 +166,7 @@ class Metered:
         if self.meter.works:
             event.level = self._level()
             event.raw, event.gradients = self.meter.raw, self.meter.gradients
+            event.most_gradients, self.meter.most_gradients = self.meter.most_gradients, self.meter.gradients
             event.late = self._late()
             event.before, surely = self._unread, self._unread_surely
             self._unread = self._unread_surely = NOTHING
@@ -168,7 +183,9 @@ class Metered:
                     # Whoever runs the half outside of autograd has no end to wait for.
                     torch.autograd.Variable._execution_engine.queue_callback(self._see)
             event.accumulates = self._accumulates(instance)
-            step.without += [one for one in instance.leaves if one.grad is None and id(one) not in step.met]
+            if event.accumulates:
+                new = [one for one in instance.leaves if one.grad is None and id(one) not in step.met]
+                step.without += new
             step.met.update(map(id, instance.leaves))
         step.events.append(event)
         step.floor = min(step.floor, event.level)
@@ -197,7 +214,7 @@ class Metered:
         known, place = step.known, len(step.trail) - 1
         if not known.lets_go or place not in known.watched or step.began is None:
             return False
-        growth, gradients = known.watched[place]
+        growth, _, gradients = known.watched[place]
         # A reading forgets the most so far, which a metered step asks for.
         now = self._raw() if step.metered else self.meter.glance()
         if not step.metered:

@@ -12,7 +12,7 @@ import functools
 import importlib
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -36,8 +36,10 @@ class Meter:
         self.parameters = Parameters(device)
         self.gradients = 0
         """Their bytes at the last reading."""
+        self.most_gradients = 0
+        """The most of them at any reading since somebody has set this."""
         self.raw = 0
-        """All bytes at the last reading."""
+        """All bytes but the state of optimizers at the last reading."""
         self.most = 0
         """The most bytes, with gradients, between the last glance and what was read before."""
         self.surely = 0
@@ -46,8 +48,18 @@ class Meter:
         """By storage, the bytes of ``gradients``."""
         self._known = NOTHING
         """The most since the last reading, as far as gradients have gone since."""
+        self._known_surely = NOTHING
+        """The same at least."""
         self._watched: dict[int, weakref.ref[Any]] = {}
         """By storage, the gradients of which it is noticed that they go."""
+        self._coming: dict[int, int] = {}
+        """By storage, the bytes of gradients that a backward half has made in this step, until a parameter
+        has them or they are gone.
+        """
+        self.states = 0
+        """Bytes of the state of optimizers at the last reading, which is no part of what is read."""
+        self._states_before = 0
+        """The same when the step began."""
 
     @property
     def works(self) -> bool:
@@ -57,10 +69,17 @@ class Meter:
     def begin(self) -> None:
         """A step begins: its parameters are those that are there now."""
         self.parameters.find()
+        self._coming, self.most_gradients = {}, 0
         self._look_at_gradients()
-        self._known = NOTHING
+        self._states_before = self._look_at_states()
+        self._known = self._known_surely = NOTHING
         if self.works:
             self._read(0)
+
+    @property
+    def made_states(self) -> bool:
+        """Whether optimizers have made state since the step began."""
+        return self.states > self._states_before
 
     def _gradients(self) -> dict[int, torch.UntypedStorage]:
         """Those that the allocator's count has."""
@@ -69,23 +88,48 @@ class Meter:
         before = {key: left_out[key]() for key in found.keys() & left_out.keys()}
         return {key: storage for key, storage in found.items() if before.get(key) is not storage}
 
+    def _counted(self, storages: Iterable[torch.UntypedStorage]) -> int:
+        """The bytes of these, as far as the allocator's count has them."""
+        left_out = uncounted() if self.works and self._device.type == "cpu" else {}
+        known = [one for one in storages if one._cdata not in left_out or left_out[one._cdata]() is not one]
+        return sum(one.nbytes() for one in known)
+
     def _look_at_gradients(self) -> None:
-        self._there = {key: storage.nbytes() for key, storage in self._gradients().items()}
+        found = {key: storage.nbytes() for key, storage in self._gradients().items()}
+        # What goes meanwhile takes itself out.
+        self._coming = {key: size for key, size in self._coming.copy().items() if key not in found}
+        self._there = {**found, **self._coming}
         self.gradients = sum(self._there.values())
+        self.most_gradients = max(self.most_gradients, self.gradients)
+
+    def _look_at_states(self) -> int:
+        self.states = self.parameters.states.nbytes(self._counted)
+        return self.states
 
     def watch_gradients(self, goes: Callable[[int, int], None]) -> None:
         """``goes`` gets the storage and the bytes of each gradient that is there now, right before its memory
         is given back.
         """
+        for key, storage in self._gradients().items():
+            self._watch(key, storage, goes)
 
+    def gradients_come(self, made: Iterable[torch.Tensor], goes: Callable[[int, int], None]) -> None:
+        """A backward half has made these, which autograd is about to give to parameters that have no
+        gradients: they count as gradients from here on. ``goes`` is as for :meth:`watch_gradients`.
+        """
+        for one in made:
+            storage = one.untyped_storage()
+            self._coming[storage._cdata] = storage.nbytes()
+            self._watch(storage._cdata, storage, goes)
+
+    def _watch(self, key: int, storage: torch.UntypedStorage, goes: Callable[[int, int], None]) -> None:
         def gone(key: int, size: int, _: Any) -> None:
             self._watched.pop(key, None)
+            self._coming.pop(key, None)
             goes(key, size)
 
-        for key, storage in self._gradients().items():
-            if key not in self._watched:
-                called = functools.partial(gone, key, storage.nbytes())
-                self._watched[key] = weakref.ref(storage, called)
+        if key not in self._watched:
+            self._watched[key] = weakref.ref(storage, functools.partial(gone, key, storage.nbytes()))
 
     def gradient_goes(self, key: int, size: int) -> None:
         """A gradient is about to be given back: the most so far has had it, and what comes has not.
@@ -94,25 +138,33 @@ class Meter:
         destroyed. So what replaces a gradient counts as the caller's until the next reading.
         """
         _, peak = self._read(size)
-        self._known = max(self._known, peak - self.gradients)
+        before = self.states
+        states = max(before, self._look_at_states())
+        self._known = max(self._known, peak - self.gradients - before)
+        self._known_surely = max(self._known_surely, peak - self.gradients - states)
         self.gradients -= self._there.pop(key, 0)
 
     def read(self) -> tuple[int, int]:
-        """Bytes now, and the most since the last reading; what has become a gradient by now is in neither,
-        but the most may have what became one since.
+        """Bytes now, and the most since the last reading; what has become a gradient by now, or the state of
+        an optimizer, is in neither, but the most may have what became one since.
         """
         level, peak = self._read(0)
-        self.raw = level
-        before = self.gradients
+        before, states = self.gradients, self.states
         self._look_at_gradients()
-        known, self._known = self._known, NOTHING
-        self.surely = max(peak - max(before, self.gradients), known)
-        return level - self.gradients, max(peak - before, level - self.gradients, known)
+        self._look_at_states()
+        self.raw = level - self.states
+        known, surely = self._known, self._known_surely
+        self._known = self._known_surely = NOTHING
+        self.surely = max(peak - max(before, self.gradients) - max(states, self.states), surely)
+        level = self.raw - self.gradients
+        return level, max(peak - before - states, level, known)
 
     def glance(self) -> int:
         """Bytes now, with gradients; it costs less than a reading, and forgets the most so far."""
-        level, self.most = self._read(0)
-        return level
+        level, most = self._read(0)
+        states = self._look_at_states()
+        self.most = most - states
+        return level - states
 
 
 def counter() -> ModuleType | None:

@@ -21,9 +21,11 @@ import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.optim.optimizer import Optimizer
 
 from rk._plan import living
 from rk._plan.device import local
+from rk._run.optimizer_states import OptimizerStates
 
 _FSDP = "torch.distributed.fsdp._fully_shard"
 
@@ -41,12 +43,14 @@ class Parameters:
         """Bytes of the parameters that are gathered, and of what they have been gathered in."""
         self._before: set[int] = set()
         """The storages of DDP's gradients that were there when a step began."""
+        self.states = OptimizerStates(device)
 
     def find(self) -> None:
         """Looks through the objects of this process."""
         fsdp = _sharded()
-        wanted = (torch.Tensor, nn.parallel.DistributedDataParallel, *fsdp, *_buffers())
+        wanted = (torch.Tensor, Optimizer, nn.parallel.DistributedDataParallel, *fsdp, *_buffers())
         found = living.objects(wanted)
+        self.states.find(one for one in found if isinstance(one, Optimizer))
         self._sharded = [weakref.ref(one) for one in found if isinstance(one, fsdp)]
         gathered = list(self._gathered())
         self.gathered_bytes = _bytes([*gathered, *_flat(found)])

@@ -26,6 +26,8 @@ class Event:
     """The same with gradients."""
     gradients: int = 0
     """Bytes of the gradients, where they are not part of the level."""
+    most_gradients: int = 0
+    """The most of them since the half before it began."""
     late: int = 0
     """Bytes of the level that may be gradients which autograd has not given to their parameters yet."""
     accumulates: bool = False
@@ -86,6 +88,8 @@ class Level(NamedTuple):
     """The bytes by which all has grown since the step began."""
     gradients: int
     """Those of them that are gradients, where these are not part of a step."""
+    most_gradients: int
+    """The most of these since the level before."""
 
 
 @dataclasses.dataclass

@@ -340,10 +340,12 @@ class Switch(program.Program):
             instance.beside = None
             instance.close()
         del args
+        results: Sequence[Any] = ()
         try:
-            return code.run_backward(given, instance.setting, self._owner.relevant)
+            results = code.run_backward(given, instance.setting, self._owner.relevant)
         finally:
-            instance.group.end_backward(instance)
+            instance.group.end_backward(instance, results)
+        return results
 
     def _out_of_slots(self, instance: Instance, code: Code, args: list[Any]) -> list[Any]:
         for key, version in instance.versions.items():

@@ -35,12 +35,16 @@ def levels(step: Step, observed: Observed, variants: list[Variant]) -> dict[int,
     stride = -(-len(step.events) // MOST)
     found: dict[int, Level] = {}
     open_calls: set[int] = set()
+    last = 0
     for place, event in enumerate(step.events):
         open_calls -= {one for one in open_calls if step.ends.get(one, len(step.trail)) < place}
         if place == turn or not place % stride:
             late = sum(more[one] for one in open_calls)
-            gradients = event.gradients - step.events[0].gradients
-            found[place] = Level(event.raw - step.began + late, gradients)
+            since = step.events[last + 1 : place + 1] or [event]
+            gradients, most = event.gradients, max(one.most_gradients for one in since)
+            before = step.events[0].gradients
+            found[place] = Level(event.raw - step.began + late, gradients - before, most - before)
+            last = place
         if event.forward:
             open_calls.add(event.instance.place)
     return found
