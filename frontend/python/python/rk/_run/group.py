@@ -359,8 +359,8 @@ class Group(Metered, Careful):
             self.floor = step.floor
             if self.meter.works:
                 self._tell_exceeded(step)
-                # What stays from now on was made in it, and no other step has that.
-                step.whole = step.whole and not self.meter.made_states
+                # No other step has that.
+                step.whole = step.whole and not step.makes_states
         if step.known is not None and not step.departed:
             self.sequences.met(step.key, step.known.trail)
             self._take_back(step, step.known)

@@ -14,6 +14,7 @@ from rk import _torch
 from rk._plan.options import Options
 from rk._run import observe
 from rk._run.observe import NOTHING, Meter
+from rk._run.parameters import gradient_storages
 from rk._run.steps import Event, Step
 from rk._run.variants import Instance
 
@@ -135,7 +136,24 @@ class Metered:
             if half is not None and not half.accumulates:
                 found = [results[place] for place in instance.owner.gradients if place < len(results)]
                 made = [one for one in found if isinstance(one, torch.Tensor)]
-                self.meter.gradients_come(made, self._gradient_goes)
+                half.made = self.meter.gradients_come(made, self._gradient_goes)
+
+    def _gradients_have_come(self, step: Step) -> None:
+        """Autograd has given parameters all that it will give them before the next half. Where one has got
+        another tensor than the last half has made, what was made was added to that, or copied: both were
+        there at once.
+        """
+        half = step.events[-1] if step.events else None
+        if half is None or not half.made:
+            return
+        given = [one.grad for one in half.instance.leaves if one.grad is not None]
+        others = [one for one in given if gradient_storages(one).isdisjoint(half.made)]
+        half.made = frozenset()
+        self.meter.gradients_have_come(bool(others))
+        if others:
+            half.accumulates = True
+            took = half.ended + sum(one.nbytes for one in others)
+            step.peak, step.surely = max(step.peak, took), max(step.surely, took)
 
     def _read(self, ended: Instance | None = None) -> None:
         """Reads what a half has taken, which is over now."""
@@ -145,7 +163,10 @@ class Metered:
         with self.lock:
             if self.meter.works:
                 level, peak = self.meter.read()
+                step.makes_states |= self.meter.made_states
                 step.floor = min(step.floor, level + self._unseen())
+                if ended is not None and step.events and step.events[-1].instance is ended:
+                    step.events[-1].ended = level + self._unseen(ended)
                 step.peak = max(step.peak, peak + self._unseen(ended))
                 step.surely = max(step.surely, self._surely(self._unseen(ended)))
 
@@ -154,6 +175,8 @@ class Metered:
         with self.lock:
             if self.step is not None:
                 self.step.see()
+                if self.meter.works:
+                    self._gradients_have_come(self.step)
             self._read()
 
     def _meters(self, instance: Instance, *, forward: bool) -> int:
@@ -164,10 +187,12 @@ class Metered:
         step.metered = True
         event = Event(instance, forward)
         if self.meter.works:
+            self._gradients_have_come(step)
             event.level = self._level()
             event.raw, event.gradients = self.meter.raw, self.meter.gradients
             event.most_gradients, self.meter.most_gradients = self.meter.most_gradients, self.meter.gradients
             event.late = self._late()
+            step.makes_states |= self.meter.made_states
             event.before, surely = self._unread, self._unread_surely
             self._unread = self._unread_surely = NOTHING
             is_first = not step.events

@@ -56,6 +56,10 @@ class Meter:
         """By storage, the bytes of gradients that a backward half has made in this step, until a parameter
         has them or they are gone.
         """
+        self._before_coming = 0
+        """Bytes of the gradients that there were before these."""
+        self._since = NOTHING
+        """The most bytes that were read after the half."""
         self.states = 0
         """Bytes of the state of optimizers at the last reading, which is no part of what is read."""
         self._states_before = 0
@@ -88,22 +92,23 @@ class Meter:
         before = {key: left_out[key]() for key in found.keys() & left_out.keys()}
         return {key: storage for key, storage in found.items() if before.get(key) is not storage}
 
-    def _counted(self, storages: Iterable[torch.UntypedStorage]) -> int:
-        """The bytes of these, as far as the allocator's count has them."""
+    def _is_counted(self, storage: torch.UntypedStorage) -> bool:
+        """Whether the allocator's count has it."""
         left_out = uncounted() if self.works and self._device.type == "cpu" else {}
-        known = [one for one in storages if one._cdata not in left_out or left_out[one._cdata]() is not one]
-        return sum(one.nbytes() for one in known)
+        before = left_out.get(storage._cdata)
+        return before is None or before() is not storage
 
     def _look_at_gradients(self) -> None:
         found = {key: storage.nbytes() for key, storage in self._gradients().items()}
         # What goes meanwhile takes itself out.
-        self._coming = {key: size for key, size in self._coming.copy().items() if key not in found}
-        self._there = {**found, **self._coming}
+        for key in found:
+            self._coming.pop(key, None)
+        self._there = {**found, **self._coming.copy()}
         self.gradients = sum(self._there.values())
         self.most_gradients = max(self.most_gradients, self.gradients)
 
     def _look_at_states(self) -> int:
-        self.states = self.parameters.states.nbytes(self._counted)
+        self.states = self.parameters.states.nbytes(self._is_counted)
         return self.states
 
     def watch_gradients(self, goes: Callable[[int, int], None]) -> None:
@@ -113,14 +118,37 @@ class Meter:
         for key, storage in self._gradients().items():
             self._watch(key, storage, goes)
 
-    def gradients_come(self, made: Iterable[torch.Tensor], goes: Callable[[int, int], None]) -> None:
+    def gradients_come(
+        self, made: Iterable[torch.Tensor], goes: Callable[[int, int], None]
+    ) -> frozenset[int]:
         """A backward half has made these, which autograd is about to give to parameters that have no
-        gradients: they count as gradients from here on. ``goes`` is as for :meth:`watch_gradients`.
+        gradients: they count as gradients until :meth:`gradients_have_come`. ``goes`` is as for
+        :meth:`watch_gradients`. Returns their storages.
         """
-        for one in made:
+        self._before_coming, self._since = self.gradients, NOTHING
+        whole = [one for one in made if one.untyped_storage().nbytes() <= one.nbytes]
+        for one in whole:
             storage = one.untyped_storage()
             self._coming[storage._cdata] = storage.nbytes()
             self._watch(storage._cdata, storage, goes)
+        return frozenset(one.untyped_storage()._cdata for one in whole)
+
+    def gradients_have_come(self, are_others: bool) -> None:
+        """Autograd has given parameters all that it will give them before the next half. What none of them
+        has waits to be added to something else, or is kept by a hook; ``are_others``: some have got something
+        else. Then what was made is no gradient, nor was it since :meth:`gradients_come`.
+        """
+        waiting = self._coming.keys() - self._gradients().keys()
+        self._coming.clear()
+        if not (waiting or are_others):
+            return
+        _, peak = self._read(0)
+        peak, states = max(peak, self._since), self.states
+        self._look_at_gradients()
+        self._look_at_states()
+        least, most = sorted((self._before_coming, self.gradients))
+        self._known = max(self._known, peak - least - states)
+        self._known_surely = max(self._known_surely, peak - most - max(states, self.states))
 
     def _watch(self, key: int, storage: torch.UntypedStorage, goes: Callable[[int, int], None]) -> None:
         def gone(key: int, size: int, _: Any) -> None:
@@ -138,6 +166,7 @@ class Meter:
         destroyed. So what replaces a gradient counts as the caller's until the next reading.
         """
         _, peak = self._read(size)
+        self._since = max(self._since, peak)
         before = self.states
         states = max(before, self._look_at_states())
         self._known = max(self._known, peak - self.gradients - before)
@@ -149,6 +178,7 @@ class Meter:
         an optimizer, is in neither, but the most may have what became one since.
         """
         level, peak = self._read(0)
+        self._since = max(self._since, peak)
         before, states = self.gradients, self.states
         self._look_at_gradients()
         self._look_at_states()

@@ -177,6 +177,11 @@ def comes_late(ddp: nn.parallel.DistributedDataParallel) -> bool:
     return ddp.gradient_as_bucket_view and ddp.static_graph and not ddp._has_rebuilt_buckets
 
 
+def gradient_storages(gradient: torch.Tensor) -> set[int]:
+    """The addresses of what a gradient is in."""
+    return set(_storages([gradient]))
+
+
 def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, torch.UntypedStorage]:
     """By address, what tensors are in, as far as rk knows the way they keep it."""
     parts = (part for one in tensors for part in _dense(local(one)))

@@ -34,6 +34,10 @@ class Event:
     """The parameters have gradients, or other halves of the step make some, to which those of this half are
     added.
     """
+    made: frozenset[int] = frozenset()
+    """The storages of the gradients that it has made, if they are not known to be added to others."""
+    ended: int = 0
+    """Bytes when it was over, without these gradients."""
 
 
 class Begin(NamedTuple):
@@ -176,6 +180,8 @@ class Step:
         """It has departed because more memory is in use than was foreseen."""
         self.stood = 0
         """With scope ``device``: bytes that were there when it began, and those."""
+        self.makes_states = False
+        """Optimizers have made state in its backward passes, which stays from then on."""
         self.awaits = False
         """Some of its calls were made inside of checkpoints of the user's, which make them again."""
         self.is_told = False
