@@ -139,7 +139,7 @@ def with_kept_gradients(model):
 
 @pytest.mark.filterwarnings("always:rk. a step of:UserWarning")
 @pytest.mark.parametrize("other", [with_a_penalty, with_kept_gradients])
-@pytest.mark.parametrize("share", [0.85, 0.9, 0.95, 1.0, 1.1])
+@pytest.mark.parametrize("share", [0.85, 0.9, 0.95, 1.0, 1.25])
 def test_what_parameters_do_not_get_as_it_was_made_counts(other, share, recwarn):
     """Gradients that are added to others, or that somebody keeps: the budget is kept, or that is told."""
     plain, bits = trained(Wide, other, by_blocks())
@@ -147,14 +147,14 @@ def test_what_parameters_do_not_get_as_it_was_made_counts(other, share, recwarn)
     try:
         found, same = trained(Wide, other, by_blocks(budget=budget))
     except BudgetError as error:
-        assert share < 1.1 and error.smallest_bytes <= 1.2 * plain[-1]
+        assert share < 1.25 and error.smallest_bytes <= 1.2 * plain[-1]
     else:
         assert equal(bits, same)
         is_told = any("rk: a step of 4 calls has taken" in str(one.message) for one in recwarn)
         # Which of the gradients parameters have when most is there is known but for one.
         unsure = max(one.nbytes for one in Block(width=64).parameters())
         assert is_told or all(peak <= budget + unsure for peak in found[1:]), (budget, found)
-        assert not is_told or share < 1.1
+        assert not is_told or share < 1.25
 
 
 class Unusual(torch.optim.SGD):
