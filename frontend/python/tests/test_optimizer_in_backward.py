@@ -119,7 +119,7 @@ def test_what_else_a_hook_makes_counts():
 
 
 def with_a_penalty(model):
-    """Code outside of the compiled blocks reads the weights as well, and has its gradients first."""
+    """Code outside of the compiled blocks reads the weights as well, and gives a part of each gradient."""
     penalty = sum(one.square().sum() for one in model.parameters())
     (model(torch.ones(32, 64)) + 1e-4 * penalty).backward()
 

@@ -46,7 +46,7 @@ class OptimizerStates:
             optimizer = reference()
             state = {} if optimizer is None else _state(optimizer)
             if len(state) != many:
-                here = (one for one in map(devices.local, optimizers.tensors(state.values())))
+                here = map(devices.local, optimizers.tensors(state.values()))
                 new = {one._cdata: one.nbytes() for one in self._storages(here) if counted(one)}
                 self._exchange(sizes, new)
                 self._seen[place] = reference, len(state), new
