@@ -51,10 +51,9 @@ class Emitter:
         generator is remembered.
         """
         self.step, self.remembered = step, remembered
-        self.forwards: set[fx.Node | None] = set()
-        """What backward runs with the switches of the forward pass."""
-        if switched:
-            self.forwards.update(step.lines[: step.lines.index(None)])
+        self.switched, self.forwards = switched, set(step.lines[: step.boundary])
+        self.replays = False
+        """Whether backward runs what is forward's."""
         self.forward = self.graph = fx.Graph()
         self.backward: fx.Graph | None = None
         self.now: dict[fx.Node, fx.Node] = {}
@@ -158,7 +157,8 @@ class Emitter:
             args = (*args[:3], None, None, *args[5:])
         args, kwargs = map_arg(args, self._value), map_arg(node.kwargs, self._value)
         if self.backward is not None and node in self.forwards:
-            target, args = switches.replay, (target, *args)
+            self.replays = True
+            target, args = (switches.replay, (target, *args)) if self.switched else (target, args)
         if runs_again and manner_of(node) is Manner.RANDOM:
             device = device_of(node)
             if second:

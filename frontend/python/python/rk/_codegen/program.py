@@ -146,6 +146,7 @@ def written(emitter: emit.Emitter, dump: Dump | None) -> dict[str, Any]:
     about: dict[str, Any] = {
         "first_activation": emitter.first_activation(),
         "remembered": list(emitter.remembered),
+        "replays": emitter.replays,
     }
     for name, graph in zip(PASSES, (emitter.forward, emitter.backward), strict=True):
         inputs = {node: place for place, node in enumerate(graph.find_nodes(op="placeholder"))}

@@ -13,7 +13,11 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 _CHECKPOINT = "torch.utils.checkpoint"
 
 
-def installed() -> tuple[bool, bool]:
+Installed = tuple[bool, bool]
+"""Whether there are hooks, and whether they are those of ``torch.utils.checkpoint``."""
+
+
+def installed() -> Installed:
     """Whether hooks get what is saved now, and whether they are those of ``torch.utils.checkpoint``."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
     if hooks is None:
@@ -21,11 +25,11 @@ def installed() -> tuple[bool, bool]:
     return True, getattr(hooks[0], "__module__", None) == _CHECKPOINT
 
 
-def let_switch() -> bool:
+def let_switch(hooks: Installed) -> bool:
     """Whether other tensors may be saved now than those that hooks have been told of: there are no hooks, or
     a checkpoint will run the forward pass again, and nobody looks at its operators to keep some of them.
     """
-    hooked, recomputed = installed()
+    hooked, recomputed = hooks
     return not hooked or (recomputed and not _get_current_dispatch_mode_stack())
 
 

@@ -36,8 +36,9 @@ def remembered() -> Iterator[Remembered]:
 
 def remember(device: torch.device, name: str) -> None:
     """A random operator runs next: for whoever wants to run it again one day, which no plan does."""
-    if _here.remembered is not None:
-        _here.remembered[name] = _generator(device).clone_state()
+    known = _here.remembered
+    if known is not None:
+        known[name] = _generator(device).clone_state()
 
 
 def _generator(device: torch.device) -> torch.Generator:

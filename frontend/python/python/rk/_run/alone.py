@@ -74,6 +74,8 @@ def chosen(instance: Instance) -> Variant:
     told when its backward half begins: the caller may have let go of the others by then.
     """
     owner = instance.owner
+    if _fits(owner, owner.base):
+        return owner.base
     there = gradients_there(instance.leaves)
     if not there or _fits(owner, owner.base, there):
         return owner.base

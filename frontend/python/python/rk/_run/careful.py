@@ -48,9 +48,9 @@ class Careful:
         for one in sorted(self.open.values(), key=lambda one: -one.variant.numbers[0]):
             if need <= 0:
                 break
-            if one.free is not None and one is not without and not one.closed:
+            if one.spare is not None and one is not without and not one.closed:
                 before = one.variant.numbers[0]
-                one.free()
+                one.give_up()
                 self.freed += 1
                 need -= before - one.variant.numbers[0]
         return max(need, 0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rk._codegen import program
-from rk._graph import joint, switches
+from rk._graph import joint, loans, switches
 from rk._graph.repetition import Manner, manner_of
 from rk._graph.step import Step
 from rk._plan.options import Options
@@ -44,6 +44,8 @@ class GraphClass:
         """Whether other variants can run."""
         self.ways: dict[Code, less.Way] = {}
         """How calls that run these passes become checkpoints."""
+        self.unsaved: dict[Code, less.Unsaved] = {}
+        """What calls that run these passes may need to become checkpoints."""
         self.stale = False
         """It must be compiled again, with what is :attr:`asked` for."""
         self.asked: tuple[str, int] | None = None
@@ -101,6 +103,14 @@ class GraphClass:
         """Which arguments are neither parameters nor buffers."""
         self.state = [place for place, one in enumerate(inputs) if one in step.static]
         """Which arguments are parameters and buffers."""
+        copies = [node for node in step.gm.graph.nodes if node.meta.get(loans.COPY)]
+        sources = [(("node", node.name), node.args[0]) for node in copies]
+        found = [less.Lent.of(key, inputs.index(one), joint.tensor_of(one)) for key, one in sources]
+        self.lent = [one for one in found if one is not None]
+        """Which arguments are copied."""
+        tensors = [(place, one) for place, one in enumerate(inputs) if joint.tensor_of(one) is not None]
+        self.readable = [place for place, one in tensors if one not in step.loans.arguments]
+        """Which arguments a second run may read."""
         lines = enumerate(step.lines, 1)
         self._random = [(at, node) for at, node in lines if node and manner_of(node) is Manner.RANDOM]
         """What draws random numbers, with its line."""

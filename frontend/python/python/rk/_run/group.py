@@ -79,8 +79,7 @@ class Group(Metered, Careful):
 
     def __init__(self, device: torch.device, options: Options) -> None:
         """A group begins without classes."""
-        self.device, self.options = device, options
-        self.asked = options.budget
+        self.device, self.options, self.asked = device, options, options.budget
         self.lock = threading.RLock()
         self.classes: weakref.WeakSet[Any] = weakref.WeakSet()
         self._tidied = 0
@@ -164,8 +163,8 @@ class Group(Metered, Careful):
     def last(self, owner: Any) -> Instance | None:
         """The newest open instance of a class."""
         with self.lock:
-            mine = [one for one in self.open.values() if one.owner is owner and not one.closed]
-            return mine[-1] if mine else None
+            mine = (one for one in reversed(self.open.values()) if one.owner is owner and not one.closed)
+            return next(mine, None)
 
     def begin(self, owner: Any, args: Sequence[Any]) -> Instance:
         """A forward half begins: which variant is it?"""
@@ -176,27 +175,27 @@ class Group(Metered, Careful):
                 self._set_aside()
             if not self.shared and owner.calls == 0 and may_be_gathered():
                 self.shared = self._are_gathered(owner, args)
-            instance = Instance(owner, owner.base)
-            if not self.is_under_way():
+            instance = Instance(owner, args)
+            if not (self.open or len(self.awaited)):
                 self._new_step(owner, args)
             elif self.step.known is None and not (self.step.metered or self._is_one_again()):
                 self._share()
-            self.step.awaits |= self.awaited.meet()
-            instance.train(args[place] for place in owner.trained)
             step = self.step
+            if instance.is_in_checkpoint:
+                step.awaits |= self.awaited.meet()
             if step.begins(instance, forward=True):
                 self.sequences.rejoin(step, self._suits)
+            can_switch = owner.switches and not instance.is_fixed
             if not self.shared:
-                if owner.switches and not instance.is_fixed and self.adds_gradients:
+                if can_switch and self.adds_gradients:
                     instance.variant = alone.chosen(instance)
-            elif step.is_careful or self._is_surprised(step):
+            elif step.known is None or step.departed or self._is_surprised(step):
                 level = self._meters(instance, forward=True)
-                if owner.switches and not instance.is_fixed:
-                    instance.variant = self._careful(owner, level)
+                instance.variant = self._careful(owner, level) if can_switch else owner.base
             else:
                 if step.metered:
                     self._meters(instance, forward=True)
-                if owner.switches and not instance.is_fixed:
+                if can_switch:
                     instance.variant = step.known.variants[instance.place]
             owner.calls += 1
             self.open[instance.number] = instance
@@ -238,7 +237,8 @@ class Group(Metered, Careful):
 
     def end(self, instance: Instance) -> None:
         """Its forward half is over."""
-        self._read(instance)
+        if self.step is not None and self.step.metered:
+            self._read(instance)
 
     def begin_backward(self, instance: Instance) -> None:
         """A backward half begins."""
@@ -262,8 +262,9 @@ class Group(Metered, Careful):
 
     def end_backward(self, instance: Instance, results: Sequence[Any]) -> None:
         """Its backward half is over, with these results; none if it failed."""
-        self._gradients_come(instance, results)
-        self._read(instance)
+        if self.step is not None and self.step.metered:
+            self._gradients_come(instance, results)
+            self._read(instance)
 
     def _let_go(self) -> None:
         """Forgets the instances that hold nothing any more."""
@@ -287,8 +288,7 @@ class Group(Metered, Careful):
         self.shared = True
         for one in self.open.values():
             # Each has run what was planned for the whole budget.
-            if one.free is not None:
-                one.free()
+            one.give_up()
         fixed.tell([one.owner for one in self.open.values()], self.asked)
         self.meter.begin()
         self.step.metered, self.step.whole = True, False

@@ -236,22 +236,18 @@ class Metered:
 
     def _is_surprised(self, step: Step) -> bool:
         """Whether more memory is in use at a half of a known step than the choice for it leaves room for."""
-        known, place = step.known, len(step.trail) - 1
-        if not known.lets_go or place not in known.watched or step.began is None:
+        known = step.known
+        level = known.watched.get(len(step.trail) - 1)
+        if level is None or not known.lets_go or step.began is None:
             return False
-        growth, _, gradients = known.watched[place]
         # A reading forgets the most so far, which a metered step asks for.
         now = self._raw() if step.metered else self.meter.glance()
         if not step.metered:
             # Gradients that came or went meanwhile may be in the most.
-            before = max((one for one in known.watched if one < place), default=place)
-            there = max(known.watched[before].gradients, gradients)
-            step.seen = max(step.seen, self.meter.most - step.began - there + known.made)
-        more = now - step.began - growth
-        free = max(known.budget - max(known.peak, known.measured or 0), 0)
-        late = self.let_go_late()
-        is_over = self.adds_gradients and step.seen > known.budget + late and known.needs is None
-        if not is_over and (more <= free or more <= free + late):
+            step.seen = max(step.seen, self.meter.most - step.began - level.most_gradients + known.made)
+        more = now - step.began - level.growth - max(known.budget - max(known.peak, known.measured or 0), 0)
+        seen = step.seen - known.budget if self.adds_gradients and known.needs is None else 0
+        if max(more, seen) <= 0 or max(more, seen) <= self.let_go_late():
             return False
         step.departed = step.has_more = True
         return True

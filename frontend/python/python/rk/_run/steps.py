@@ -56,7 +56,8 @@ class Begin(NamedTuple):
     def of(cls, instance: Instance) -> Begin:
         """That of an instance; all of its parameters are taken to be like the first."""
         leaves = instance.leaves
-        return cls(instance.owner, bool(leaves) and leaves[0].grad is not None, instance.is_hooked)
+        has_gradients = bool(leaves) and leaves[0].grad is not None
+        return tuple.__new__(cls, (instance.owner, has_gradients, instance.is_hooked))
 
 
 def owners(trail: Iterable[Any]) -> list[Any]:
@@ -93,7 +94,7 @@ class Level(NamedTuple):
     gradients: int
     """Those of them that are gradients, where these are not part of a step."""
     most_gradients: int
-    """The most of these since the level before."""
+    """The most of these since the level before, and at that."""
 
 
 @dataclasses.dataclass
@@ -216,16 +217,17 @@ class Step:
 
     def begins(self, instance: Instance, *, forward: bool) -> bool:
         """Notes a half; whether the step is not the known one from here on."""
-        mark: Any = Begin.of(instance) if forward else instance.place
+        mark: Any
         if forward:
-            instance.place = len(self.instances)
+            mark, instance.place = Begin.of(instance), len(self.instances)
             self.instances.append(instance)
-        departs = False
+        else:
+            mark = instance.place
+        departs, trail = False, self.trail
         if self.known is not None and not self.departed:
-            place = len(self.trail)
-            departs = place >= len(self.known.trail) or self.known.trail[place] != mark
-            self.departed = departs
-        self.trail.append(mark)
+            place, expected = len(trail), self.known.trail
+            departs = self.departed = place >= len(expected) or expected[place] != mark
+        trail.append(mark)
         return departs
 
     def closed(self, instance: Instance) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import sys
+import types
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -76,14 +78,14 @@ class Code:
         self.places = frozenset(self.keys)
         self.remembered = frozenset(about["remembered"])
         """The random operators for which a forward pass remembers the generator."""
+        self._replays: bool = about["replays"]
+        """Whether the backward pass runs what is forward's."""
         self.callers: dict[Key, int] = {}
         """What is the caller's as well, inputs and outputs, with its bytes: a plan's ``held`` does not count
         it, and it lives at least as long as it is saved.
         """
-        self.copies: dict[Key, int] = {}
-        """What is a copy of an argument (law S9), and of which."""
         self.copied: dict[Key, int] = {}
-        """The bytes of these."""
+        """What is a copy of an argument (law S9), with its bytes."""
         self.own: set[Key] = set()
         """What nobody else has."""
         self._outlines: list[Any] = []
@@ -91,6 +93,7 @@ class Code:
         self.viewed: set[Key] = set()
         """The inputs that backward reads where they were, whatever memory the caller gives them."""
         self._tell_apart(step)
+        self.viewed_places = [place for place, key in enumerate(self.keys) if key in self.viewed]
 
     def stand_in(self, place: int) -> torch.Tensor:
         """What looks like a saved tensor, and has the memory of one element."""
@@ -99,7 +102,7 @@ class Code:
 
     def run_backward(self, args: list[Any], values: list[Any], relevant: switches.Relevant) -> Sequence[Any]:
         """The backward pass after a forward pass with these values of PyTorch's switches."""
-        if values == relevant.values():
+        if not self._replays or values == relevant.values():
             return self.backward(args)
         with switches.of_forward(relevant.setting(values)):
             return self._switched(args)
@@ -119,7 +122,6 @@ class Code:
             if kind == "input" and inputs[value] in step.loans.viewed:
                 self.viewed.add(key)
             if kind == "node" and named[value].meta.get(loans.COPY):
-                self.copies[key] = inputs.index(named[value].args[0])
                 self.copied[key] = _tensor(named[value]).untyped_storage().nbytes()
             made = kind in ("state", "host")
             tensor = None if made else _tensor(inputs[value] if kind == "input" else named[value])
@@ -160,61 +162,42 @@ class Places:
 class Instance:
     """One call of a class, from its forward half on."""
 
-    __slots__ = (
-        "beside",
-        "free",
-        "closed",
-        "finds_gradients",
-        "computes_more",
-        "group",
-        "is_fixed",
-        "is_hooked",
-        "leaves",
-        "number",
-        "owner",
-        "place",
-        "remembered",
-        "runs_again",
-        "setting",
-        "variant",
-        "versions",
-        "__weakref__",
-    )
+    closed = False
+    """Nothing is held any more."""
+    place = -1
+    """Which forward half of the step it is."""
+    finds_gradients = False
+    """When it begins, there are gradients, to which its own would be added beyond the budget."""
+    runs_again = False
+    """Its backward half has kept what it reads, for another one."""
+    beside: dict[Key, torch.Tensor] | None = None
+    """What is saved beyond the slots."""
+    versions: Mapping[Key, int] = types.MappingProxyType({})
+    remembered: random_state.Remembered = types.MappingProxyType({})
+    spare: less.Spare | None = None
+    """What it takes to become a checkpoint; None if that cannot be."""
+    saved: Sequence[torch.Tensor] = ()
+    """With that, what it has saved."""
 
-    def __init__(self, owner: Any, variant: Variant) -> None:
-        """``owner`` is its class."""
+    def __init__(self, owner: Any, args: Sequence[Any]) -> None:
+        """``owner`` is its class, ``args`` are what it is called with."""
         self.number = next(_NUMBERS)
-        self.owner, self.variant, self.group = owner, variant, owner.group
-        self.closed = False
-        """Nothing is held any more."""
+        self.owner, self.variant, self.group = owner, owner.base, owner.group
         self.setting = owner.relevant.values()
         """PyTorch's switches in its forward half."""
-        self.is_hooked = saved_hooks.installed()[0]
-        """Hooks get what it saves."""
-        self.is_fixed = owner.switches and not saved_hooks.let_switch()
+        hooks = self.is_hooked, self.is_in_checkpoint = saved_hooks.installed()
+        """Hooks get what it saves, and they are those of ``torch.utils.checkpoint``."""
+        self.is_fixed = self.is_hooked and owner.switches and not saved_hooks.let_switch(hooks)
         """It runs what is compiled."""
-        self.place = -1
-        """Which forward half of the step it is."""
-        self.leaves: Sequence[torch.Tensor] = ()
+        weights = [args[place] for place in owner.trained]
+        # Of a parameter it is known, and autograd is slow to say.
+        self.leaves = [one for one in weights if type(one) is torch.nn.Parameter or one.is_leaf]
         """The parameters that it computes gradients of."""
-        self.computes_more = False
-        """Some of the weights are computed, so that their gradients are not those of parameters."""
-        self.finds_gradients = False
-        """When it begins, there are gradients, to which its own would be added beyond the budget."""
-        self.runs_again = False
-        """Its backward half has kept what it reads, for another one."""
-        self.beside: dict[Key, torch.Tensor] | None = None
-        """What is saved beyond the slots."""
-        self.versions: dict[Key, int] = {}
-        self.remembered: random_state.Remembered = {}
-        self.free: Callable[[], None] | None = None
-        """Lets go of what need not be held, for running it again; None if that cannot be."""
 
-    def train(self, weights: Iterable[torch.Tensor]) -> None:
-        """It computes gradients of these."""
-        given = list(weights)
-        self.leaves = [one for one in given if one.is_leaf]
-        self.computes_more = len(self.leaves) < len(given)
+    @property
+    def computes_more(self) -> bool:
+        """Some of the weights are computed, so that their gradients are not those of parameters."""
+        return len(self.leaves) < len(self.owner.trained)
 
     @property
     def bytes(self) -> int:
@@ -225,8 +208,15 @@ class Instance:
     def close(self) -> None:
         """Nothing is held any more; called from wherever the ticket dies, so it takes no lock."""
         if not self.closed:
-            self.closed, self.free = True, None
+            self.closed, self.spare, self.saved = True, None, ()
             self.group.over.append(self)
+
+    def give_up(self) -> None:
+        """Becomes a checkpoint, and lets go of what it has saved beyond that; once, and if it can."""
+        spare, saved = self.spare, self.saved
+        self.spare, self.saved = None, ()
+        if spare is not None:
+            spare.give_up(self, saved)
 
 
 class Switch(program.Program):
@@ -246,7 +236,7 @@ class Switch(program.Program):
         self._places: dict[Code, Places] = {}
         fake = next(one for node in step.placeholders if (one := joint.tensor_of(node)) is not None)
         with fake.fake_mode:
-            self._mark = {"val": torch.empty((), dtype=torch.int64, device="cpu")}
+            self._mark = {"val": torch.empty(1, dtype=torch.int64, device="cpu")}
         super().__init__(step, _marked(about, self._handed + self._place, self._place))
         self.first_activation = self._handed + self._place
         self.forward, self.backward = boxed(self._forward), boxed(self._backward)
@@ -255,41 +245,39 @@ class Switch(program.Program):
         return self._mark if kind == "mark" else super()._meta(kind, name)
 
     def _forward(self, args: list[Any]) -> list[Any]:
-        hooked, recomputed = saved_hooks.installed()
         instance = self._owner.group.begin(self._owner, args)
+        hooked, recomputed = instance.is_hooked, instance.is_in_checkpoint
         code = self.base if instance.variant is self._owner.base else instance.variant.code
-        lets_go = None if hooked else less.prepared(instance, code, args)
+        spare = None if hooked else less.spare(instance, code, args)
         try:
-            results = self._results(instance, code, args, lets_go is not None)
+            if spare is None or not code.remembered:
+                results = list(code.forward(args))
+            else:
+                with random_state.remembered() as instance.remembered:
+                    results = list(code.forward(args))
         except BaseException:
             instance.close()
             raise
         saved = results[self._handed :]
         del results[self._handed :]
-        if code.viewed:
-            pairs = zip(code.keys, saved, strict=True)
-            saved = [one.detach() if key in code.viewed else one for key, one in pairs]
+        for place in code.viewed_places:
+            saved[place] = saved[place].detach()
         if code is not self.base:
             saved = self._in_slots(instance, code, saved)
         if recomputed:
             self._for_a_checkpoint(instance, code, saved)
         number = instance.number
-        ticket = torch.full((), number, device="cpu")
+        ticket = _numbered(number)
         # Without hooks both stay what they are.
-        keeper = torch.full((), 0 if recomputed else number, device="cpu") if hooked else ticket
+        keeper = _numbered(0 if recomputed else number) if hooked else ticket
         owner = keeper if hooked and not recomputed else ticket
         gone = weakref.ref(owner.untyped_storage(), functools.partial(self._over, number))
         self._instances[number] = instance, gone
-        if lets_go is not None:
-            instance.free = lets_go(saved)
+        if spare is not None:
+            spare.begins()
+            instance.spare, instance.saved = spare, saved
         instance.group.end(instance)
         return [*results, *saved[: self._place], ticket, keeper, *saved[self._place :]]
-
-    def _results(self, instance: Instance, code: Code, args: list[Any], may_let_go: bool) -> list[Any]:
-        if not (may_let_go and code.remembered):
-            return list(code.forward(args))
-        with random_state.remembered() as instance.remembered:
-            return list(code.forward(args))
 
     def _places_of(self, code: Code) -> Places:
         found = self._places.get(code)
@@ -299,9 +287,11 @@ class Switch(program.Program):
 
     def _in_slots(self, instance: Instance, code: Code, saved: list[Any]) -> list[Any]:
         places = self._places_of(code)
-        beside = instance.beside = {key: saved[place] for key, place in places.beside}
-        instance.versions = {key: loans.version(beside[key]) for key in places.checked}
-        return [_nothing() if place is None else saved[place] for place in places.in_slots]
+        if places.beside:
+            beside = instance.beside = {key: saved[place] for key, place in places.beside}
+            instance.versions = {key: loans.version(beside[key]) for key in places.checked}
+        nothing = _nothing()
+        return [nothing if place is None else saved[place] for place in places.in_slots]
 
     def _for_a_checkpoint(self, instance: Instance, code: Code, saved: list[Any]) -> None:
         """A checkpoint compares what is saved in both of its runs, and throws the node of the second away."""
@@ -356,9 +346,12 @@ class Switch(program.Program):
                     f"operation: an input of {self._owner.name}, at version {now} instead "
                     f"of {version}"
                 )
-        beside, places = instance.beside or {}, self._places_of(code).slots
-        keyed = zip(code.keys, places, strict=True)
-        given = [beside[key] if key in beside else args[place] for key, place in keyed]
+        beside, places = instance.beside, self._places_of(code).slots
+        if beside:
+            keyed = zip(code.keys, places, strict=True)
+            given = [beside[key] if key in beside else args[place] for key, place in keyed]
+        else:
+            given = [args[place] for place in places]
         given += args[self._slots :]
         args.clear()
         return given
@@ -375,6 +368,11 @@ def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
     named = [(f"rk_{name}", (kind, name)) for kind, name in marks]
     backward["inputs"] = [*backward["inputs"][:place], *named, *backward["inputs"][place:]]
     return {**about, "forward": forward, "backward": backward}
+
+
+def _numbered(number: int) -> torch.Tensor:
+    """A tensor of one number. Its memory is Python's, which takes half the time of an operator."""
+    return torch.frombuffer(bytearray(number.to_bytes(8, sys.byteorder)), dtype=torch.int64)
 
 
 @functools.cache

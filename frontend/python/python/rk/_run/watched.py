@@ -43,6 +43,7 @@ def levels(step: Step, observed: Observed, variants: list[Variant]) -> dict[int,
             since = step.events[last + 1 : place + 1] or [event]
             gradients, most = event.gradients, max(one.most_gradients for one in since)
             before = step.events[0].gradients
+            most = max(most, step.events[last].gradients)
             found[place] = Level(event.raw - step.began + late, gradients - before, most - before)
             last = place
         if event.forward:
