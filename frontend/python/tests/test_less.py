@@ -41,8 +41,15 @@ def test_a_copy_has_the_bits_and_the_strides_that_its_argument_had(argument):
     assert not copies.apart(taken, set()), "only what is wanted takes memory"
 
 
-@pytest.mark.parametrize(
-    "argument", [torch.randn(3, dtype=torch.complex64).conj(), torch.randn(3)._neg_view()]
-)
+LAZY = [torch.randn(3, dtype=torch.complex64).conj(), torch.randn(3)._neg_view()]
+
+
+@pytest.mark.parametrize("argument", LAZY, ids=["conjugate", "negative"])
 def test_memory_that_does_not_have_the_values_is_not_copied(argument):
     assert lent(argument) is None
+
+
+def test_zeros_without_memory_are_copied_as_zeros():
+    argument = torch._efficientzerotensor(3)
+    copies = Copies([lent(argument)])
+    assert torch.equal(copies.apart(copies.taken([argument]), {KEY})[KEY], torch.zeros(3))

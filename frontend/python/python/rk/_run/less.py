@@ -2,7 +2,7 @@
 
 What a checkpoint reads and the plan at hand does not save are arguments. Copies of those that are lent (law
 S9) wait in memory of the host until room has been made for them. The others are held where graphs share a
-budget, and a choice counts them. A graph alone should need none of this: its arguments are remembered without
+budget, and a choice counts both. A graph alone should need none of this: its arguments are remembered without
 being held, and what is missing is taken from them when it turns out that another forward half comes first,
 unless the caller has let go of them or changed them by then.
 """
@@ -41,7 +41,7 @@ class Lent(NamedTuple):
 
 
 class Copies:
-    """Copies of small arguments, in memory of the host that no budget counts."""
+    """Copies of small arguments, in memory of the host."""
 
     def __init__(self, lent: Iterable[Lent]) -> None:
         """Of which arguments."""
@@ -52,7 +52,9 @@ class Copies:
     def taken(self, args: Sequence[Any]) -> list[Any]:
         """The bytes of each."""
         if self._are_on_host:
-            return [string_at(args[place].data_ptr(), size) for place, size in self._spans]
+            found = [(args[place].data_ptr(), size) for place, size in self._spans]
+            # PyTorch's tensors of zeros without memory have no address.
+            return [string_at(address, size) if address else bytes(size) for address, size in found]
         return [_to_host(args[one.place], one.like) for one in self._lent]
 
     def apart(self, taken: Sequence[Any], wanted: Container[Key]) -> Spared:

@@ -133,6 +133,9 @@ def _numbers(instance: Call, variant: Variant) -> Numbers:
     seen = instance.variant.code.callers
     lives = {**instance.owner.checkpoint.code.callers, **variant.code.callers}
     more = sum(size for key, size in lives.items() if key not in seen)
+    # Copies that it takes to become a checkpoint.
+    copied = instance.owner.checkpoint.code.copied
+    more += sum(size for key, size in copied.items() if key not in variant.code.places)
     return held + more, forward + more, backward + more, time
 
 

@@ -57,7 +57,7 @@ class Begin(NamedTuple):
         """That of an instance; all of its parameters are taken to be like the first."""
         leaves = instance.leaves
         has_gradients = bool(leaves) and leaves[0].grad is not None
-        return tuple.__new__(cls, (instance.owner, has_gradients, instance.is_hooked))
+        return cls(instance.owner, has_gradients, instance.is_hooked)
 
 
 def owners(trail: Iterable[Any]) -> list[Any]:

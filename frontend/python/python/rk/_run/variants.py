@@ -189,9 +189,7 @@ class Instance:
         """Hooks get what it saves, and they are those of ``torch.utils.checkpoint``."""
         self.is_fixed = self.is_hooked and owner.switches and not saved_hooks.let_switch(hooks)
         """It runs what is compiled."""
-        weights = [args[place] for place in owner.trained]
-        # Of a parameter it is known, and autograd is slow to say.
-        self.leaves = [one for one in weights if type(one) is torch.nn.Parameter or one.is_leaf]
+        self.leaves = [one for place in owner.trained if (one := args[place]).is_leaf]
         """The parameters that it computes gradients of."""
 
     @property
