@@ -34,7 +34,7 @@ ARGUMENTS = [
 def test_a_copy_has_the_bits_and_the_strides_that_its_argument_had(argument):
     copies, before = Copies([lent(argument, 1)]), argument.detach().clone()
     with torch.no_grad():
-        taken = copies.taken([None, argument])
+        taken = copies.taken([None, argument], aside=True)
         argument.data.zero_()
         real = copies.apart(taken, {KEY})[KEY]
     assert torch.equal(real, before) and real.stride() == argument.stride()
@@ -52,4 +52,4 @@ def test_memory_that_does_not_have_the_values_is_not_copied(argument):
 def test_zeros_without_memory_are_copied_as_zeros():
     argument = torch._efficientzerotensor(3)
     copies = Copies([lent(argument)])
-    assert torch.equal(copies.apart(copies.taken([argument]), {KEY})[KEY], torch.zeros(3))
+    assert torch.equal(copies.apart(copies.taken([argument], aside=True), {KEY})[KEY], torch.zeros(3))

@@ -169,13 +169,13 @@ class Group(Metered, Careful):
     def begin(self, owner: Any, args: Sequence[Any]) -> Instance:
         """A forward half begins: which variant is it?"""
         with self.lock:
-            self._let_go()
             self._meet(owner, args)
             if self.step is not None and len(self.step.trail) >= MOST_EVENTS:
                 self._set_aside()
             if not self.shared and owner.calls == 0 and may_be_gathered():
                 self.shared = self._are_gathered(owner, args)
             instance = Instance(owner, args)
+            self._let_go()
             if not (self.open or len(self.awaited)):
                 self._new_step(owner, args)
             elif self.step.known is None and not (self.step.metered or self._is_one_again()):
@@ -237,7 +237,8 @@ class Group(Metered, Careful):
 
     def end(self, instance: Instance) -> None:
         """Its forward half is over."""
-        if self.step is not None and self.step.metered:
+        step = self.step
+        if step is not None and step.metered:
             self._read(instance)
 
     def begin_backward(self, instance: Instance) -> None:
@@ -262,7 +263,8 @@ class Group(Metered, Careful):
 
     def end_backward(self, instance: Instance, results: Sequence[Any]) -> None:
         """Its backward half is over, with these results; none if it failed."""
-        if self.step is not None and self.step.metered:
+        step = self.step
+        if step is not None and step.metered:
             self._gradients_come(instance, results)
             self._read(instance)
 
@@ -303,11 +305,9 @@ class Group(Metered, Careful):
         if self.alone_suffices:
             # With scope `device`, all that is there when a step begins counts.
             self.awaited.begin(owner)
-        key = (
-            owner,
-            any(one.is_leaf and one.grad is not None for one in (args[place] for place in owner.trained[:1])),
-            saved_hooks.installed()[0],
-        )
+        first = [args[place] for place in owner.trained[:1]]
+        has_gradients = any(one.is_leaf and one.grad is not None for one in first)
+        key = owner, has_gradients, saved_hooks.installed()[0]
         known = self.sequences.expected(key) if self.shared else None
         known = known if known is not None and self._suits(known) else None
         metered = self.shared and (known is None or known.measured is None)

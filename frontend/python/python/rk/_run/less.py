@@ -1,10 +1,10 @@
 """Instances that go on with less than they were begun with: they become checkpoints, and let go of the rest.
 
-What a checkpoint reads and the plan at hand does not save are arguments. Copies of those that are lent (law
-S9) wait in memory of the host until room has been made for them. The others are held where graphs share a
-budget, and a choice counts both. A graph alone should need none of this: its arguments are remembered without
-being held, and what is missing is taken from them when it turns out that another forward half comes first,
-unless the caller has let go of them or changed them by then.
+What a checkpoint reads and the plan at hand does not save are arguments. Those that are lent (law S9) are
+copied before forward runs. The others are held where graphs share a budget, and a choice counts both. A graph
+alone should need none of this: its arguments are remembered without being held, and what is missing is taken
+from them when it turns out that another forward half comes first, unless the caller has let go of them or
+changed them by then. Its copies wait in memory of the host until room has been made for them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     Spared = dict[Key, torch.Tensor]
 
 
+LITTLE = 100
+"""Which part of its budget a graph alone may take in memory of the host for copies."""
+
+
 class Lent(NamedTuple):
     """An argument that a second run may only read a copy of (law S9)."""
 
@@ -41,7 +45,7 @@ class Lent(NamedTuple):
 
 
 class Copies:
-    """Copies of small arguments, in memory of the host."""
+    """Copies of small arguments."""
 
     def __init__(self, lent: Iterable[Lent]) -> None:
         """Of which arguments."""
@@ -49,13 +53,21 @@ class Copies:
         self._spans = [(one.place, one.like.nbytes) for one in self._lent]
         self._are_on_host = all(one.like.device.type == "cpu" for one in self._lent)
 
-    def taken(self, args: Sequence[Any]) -> list[Any]:
-        """The bytes of each."""
+    @property
+    def keys(self) -> set[Key]:
+        """What is copied, as a plan saves it."""
+        return {one.key for one in self._lent}
+
+    def taken(self, args: Sequence[Any], *, aside: bool) -> list[Any]:
+        """Each copy: as bytes, if the device is the host. Those of another device go to the host if they are
+        to be ``aside``, and else beside their arguments.
+        """
         if self._are_on_host:
             found = [(args[place].data_ptr(), size) for place, size in self._spans]
             # PyTorch's tensors of zeros without memory have no address.
             return [string_at(address, size) if address else bytes(size) for address, size in found]
-        return [_to_host(args[one.place], one.like) for one in self._lent]
+        copied = _to_host if aside else torch.clone
+        return [copied(args[one.place]) for one in self._lent]
 
     def apart(self, taken: Sequence[Any], wanted: Container[Key]) -> Spared:
         """Those of the copies that are wanted, on the device, by their keys."""
@@ -63,13 +75,15 @@ class Copies:
         return {one.key: _on_device(line, one.like) for one, line in pairs if one.key in wanted}
 
 
-def _to_host(argument: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _to_host(argument: torch.Tensor) -> torch.Tensor:
     # Whoever reads it does so on the device, in the order of its stream.
-    line = torch.empty(like.numel(), dtype=like.dtype, device="cpu", pin_memory=True)
+    line = torch.empty(argument.numel(), dtype=argument.dtype, device="cpu", pin_memory=True)
     return line.copy_(argument.as_strided(line.shape, (1,)), non_blocking=True)
 
 
 def _on_device(line: Any, like: torch.Tensor) -> torch.Tensor:
+    if isinstance(line, torch.Tensor) and line.device.type != "cpu":
+        return line
     made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
     if not like.numel():
         return made
@@ -110,11 +124,14 @@ class Way:
 class Unsaved:
     """What calls that run one plan do not save, and a checkpoint may read."""
 
-    def __init__(self, code: Code, lent: Sequence[Lent], readable: Sequence[int]) -> None:
+    def __init__(self, code: Code, lent: Sequence[Lent], readable: Sequence[int], budget: int) -> None:
         """``code`` are the passes of the plan, ``lent`` is what may be copied of the arguments of its class,
         and ``readable`` are the places of those that a second run may read itself.
         """
-        self.copies = Copies(one for one in lent if one.key not in code.places)
+        copied = [one for one in lent if one.key not in code.places]
+        # What nobody counts must be little: a mask may be small only beside what is made of it.
+        is_little = sum(one.like.nbytes for one in copied) <= budget // LITTLE
+        self.copies = Copies(copied if is_little else ())
         self.readable = [place for place in readable if ("input", place) not in code.places]
 
 
@@ -127,7 +144,9 @@ def spare(instance: Instance, code: Code, args: Sequence[Any]) -> Spare | None:
     if not instance.group.shared:
         unsaved = owner.unsaved.get(code)
         if unsaved is None:
-            unsaved = owner.unsaved[code] = Unsaved(code, owner.lent, owner.readable)
+            unsaved = owner.unsaved[code] = Unsaved(
+                code, owner.lent, owner.readable, instance.variant.schedule.budget
+            )
         return Remembered(unsaved, code, args)
     if instance.variant is owner.checkpoint:
         return None
@@ -142,7 +161,7 @@ class Held:
 
     def __init__(self, way: Way, args: Sequence[Any]) -> None:
         """``args`` are those that it is called with."""
-        self._way, self._copies = way, way.copies.taken(args)
+        self._way, self._copies = way, way.copies.taken(args, aside=False)
         self._arguments = way.arguments(args) if way.missing else {}
         self._versions: dict[Key, int] = {}
 
@@ -168,7 +187,7 @@ class Remembered:
 
     def __init__(self, unsaved: Unsaved, code: Code, args: Sequence[Any]) -> None:
         """``args`` are those that it is called with."""
-        self._unsaved, self._code, self._copies = unsaved, code, unsaved.copies.taken(args)
+        self._unsaved, self._code, self._copies = unsaved, code, unsaved.copies.taken(args, aside=True)
         self._arguments = {place: _Remembered.of(args[place]) for place in unsaved.readable}
 
     def begins(self) -> None:
@@ -179,6 +198,8 @@ class Remembered:
         way = _way_of(instance.owner, self._code)
         args = {place: self._arguments[place].found() for _, place in way.missing}
         if not way.is_open or any(one is None for one in args.values()):
+            return
+        if not way.copies.keys <= self._unsaved.copies.keys:
             return
         _give_up(way, saved)
         # What is given up has made room for copies.

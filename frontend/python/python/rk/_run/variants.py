@@ -246,8 +246,8 @@ class Switch(program.Program):
         instance = self._owner.group.begin(self._owner, args)
         hooked, recomputed = instance.is_hooked, instance.is_in_checkpoint
         code = self.base if instance.variant is self._owner.base else instance.variant.code
-        spare = None if hooked else less.spare(instance, code, args)
         try:
+            spare = None if hooked else less.spare(instance, code, args)
             if spare is None or not code.remembered:
                 results = list(code.forward(args))
             else:
