@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rk._run.less import Copies, Lent
+from rk._run.less import LITTLE, Copies, Lent, Unsaved
 
 KEY = "node", "clone"
 
@@ -53,3 +55,10 @@ def test_zeros_without_memory_are_copied_as_zeros():
     argument = torch._efficientzerotensor(3)
     copies = Copies([lent(argument)])
     assert torch.equal(copies.apart(copies.taken([argument], aside=True), {KEY})[KEY], torch.zeros(3))
+
+
+@pytest.mark.parametrize(("budget", "is_copied"), [(400 * LITTLE, True), (400 * LITTLE - 1, False)])
+def test_a_graph_alone_copies_no_more_than_a_part_of_its_budget(budget, is_copied):
+    saves_nothing = types.SimpleNamespace(places=frozenset())
+    unsaved = Unsaved(saves_nothing, [lent(torch.randn(100))], [], budget)
+    assert bool(unsaved.copies.keys) == is_copied

@@ -188,7 +188,7 @@ class Remembered:
     def __init__(self, unsaved: Unsaved, code: Code, args: Sequence[Any]) -> None:
         """``args`` are those that it is called with."""
         self._unsaved, self._code, self._copies = unsaved, code, unsaved.copies.taken(args, aside=True)
-        self._arguments = {place: _Remembered.of(args[place]) for place in unsaved.readable}
+        self._arguments = {place: _Argument.of(args[place]) for place in unsaved.readable}
 
     def begins(self) -> None:
         """Forward is over. If it has written to an argument, that is not as it was."""
@@ -211,7 +211,7 @@ class Remembered:
 Spare = Held | Remembered
 
 
-class _Remembered(NamedTuple):
+class _Argument(NamedTuple):
     """An argument that is not held."""
 
     argument: TensorWeakRef
@@ -219,7 +219,7 @@ class _Remembered(NamedTuple):
     storage: int
 
     @classmethod
-    def of(cls, argument: torch.Tensor) -> _Remembered:
+    def of(cls, argument: torch.Tensor) -> _Argument:
         is_strided = argument.layout is torch.strided
         storage = argument.untyped_storage()._cdata if is_strided else 0
         return cls(TensorWeakRef(argument), loans.version(argument), storage)
@@ -227,7 +227,7 @@ class _Remembered(NamedTuple):
     def found(self) -> torch.Tensor | None:
         """The argument, unless it is gone, has been written to, or has been given other memory."""
         there = self.argument()
-        return there if there is not None and _Remembered.of(there)[1:] == self[1:] else None
+        return there if there is not None and _Argument.of(there)[1:] == self[1:] else None
 
 
 def _way_of(owner: Any, code: Code) -> Way:
