@@ -56,8 +56,7 @@ class Begin(NamedTuple):
     def of(cls, instance: Instance) -> Begin:
         """That of an instance; all of its parameters are taken to be like the first."""
         leaves = instance.leaves
-        has_gradients = bool(leaves) and leaves[0].grad is not None
-        return cls(instance.owner, has_gradients, instance.is_hooked)
+        return cls(instance.owner, bool(leaves) and leaves[0].grad is not None, instance.is_hooked)
 
 
 def owners(trail: Iterable[Any]) -> list[Any]:
@@ -217,17 +216,16 @@ class Step:
 
     def begins(self, instance: Instance, *, forward: bool) -> bool:
         """Notes a half; whether the step is not the known one from here on."""
-        mark: Any
+        mark: Any = Begin.of(instance) if forward else instance.place
         if forward:
-            mark, instance.place = Begin.of(instance), len(self.instances)
+            instance.place = len(self.instances)
             self.instances.append(instance)
-        else:
-            mark = instance.place
-        departs, trail = False, self.trail
+        departs = False
         if self.known is not None and not self.departed:
-            place, expected = len(trail), self.known.trail
-            departs = self.departed = place >= len(expected) or expected[place] != mark
-        trail.append(mark)
+            place = len(self.trail)
+            departs = place >= len(self.known.trail) or self.known.trail[place] != mark
+            self.departed = departs
+        self.trail.append(mark)
         return departs
 
     def closed(self, instance: Instance) -> None:
