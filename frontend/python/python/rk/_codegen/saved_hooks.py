@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 _CHECKPOINT = "torch.utils.checkpoint"
+_top = torch._C._autograd._top_saved_tensors_default_hooks
 
 
 Installed = tuple[bool, bool]
@@ -19,7 +20,7 @@ Installed = tuple[bool, bool]
 
 def installed() -> Installed:
     """Whether hooks get what is saved now, and whether they are those of ``torch.utils.checkpoint``."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    hooks = _top(False)
     if hooks is None:
         return False, False
     return True, getattr(hooks[0], "__module__", None) == _CHECKPOINT
@@ -44,7 +45,7 @@ def awaited() -> weakref.ref[Any] | None:
     """
     if not installed()[1] or runs_again():
         return None
-    pack = torch._C._autograd._top_saved_tensors_default_hooks(False)[0]
+    pack = _top(False)[0]
     names = getattr(getattr(pack, "__code__", None), "co_freevars", ())
     cells = dict(zip(names, pack.__closure__ or (), strict=True)) if names else {}
     if "frame" in cells:

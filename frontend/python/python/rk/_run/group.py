@@ -175,7 +175,8 @@ class Group(Metered, Careful):
             if not self.shared and owner.calls == 0 and may_be_gathered():
                 self.shared = self._are_gathered(owner, args)
             instance = Instance(owner, args)
-            self._let_go()
+            if self.over:
+                self._let_go()
             if not (self.open or len(self.awaited)):
                 self._new_step(owner, args)
             elif self.step.known is None and not (self.step.metered or self._is_one_again()):
@@ -189,7 +190,7 @@ class Group(Metered, Careful):
             if not self.shared:
                 if can_switch and self.adds_gradients:
                     instance.variant = alone.chosen(instance)
-            elif step.known is None or step.departed or self._is_surprised(step):
+            elif step.is_careful or (step.is_watched and self._is_surprised(step)):
                 level = self._meters(instance, forward=True)
                 instance.variant = self._careful(owner, level) if can_switch else owner.base
             else:
@@ -247,17 +248,19 @@ class Group(Metered, Careful):
             alone.begin_backward(instance)
             return
         with self.lock:
-            if self.step is None or instance.place < 0:
+            step = self.step
+            if step is None or instance.place < 0:
                 return
-            self._let_go()
-            if self.step.begins(instance, forward=False):
-                self.sequences.rejoin(self.step, self._suits)
-            if not self.step.is_careful:
-                self._is_surprised(self.step)
-            if self.step.metered or self.step.departed:
+            if self.over:
+                self._let_go()
+            if step.begins(instance, forward=False):
+                self.sequences.rejoin(step, self._suits)
+            if step.is_watched:
+                self._is_surprised(step)
+            if step.metered or step.departed:
                 held, level = instance.variant.numbers[0], self._meters(instance, forward=False)
-                room = self.room(self.step)
-                if room is not None and self.step.is_careful:
+                room = self.room(step)
+                if room is not None and step.is_careful:
                     self._fit_backward(instance, room - level)
                 self._foresee(instance, held)
 

@@ -10,7 +10,7 @@ changed them by then. Its copies wait in memory of the host until room has been 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from ctypes import string_at
+from ctypes import c_char
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -50,7 +50,7 @@ class Copies:
     def __init__(self, lent: Iterable[Lent]) -> None:
         """Of which arguments."""
         self._lent = list(lent)
-        self._spans = [(one.place, one.like.nbytes) for one in self._lent]
+        self._arrays = [(one.place, one.like.nbytes, c_char * one.like.nbytes) for one in self._lent]
         self._are_on_host = all(one.like.device.type == "cpu" for one in self._lent)
 
     @property
@@ -63,9 +63,11 @@ class Copies:
         to be ``aside``, and else beside their arguments.
         """
         if self._are_on_host:
-            found = [(args[place].data_ptr(), size) for place, size in self._spans]
-            # PyTorch's tensors of zeros without memory have no address.
-            return [string_at(address, size) if address else bytes(size) for address, size in found]
+            return [
+                # PyTorch's tensors of zeros without memory have no address.
+                array.from_address(address).raw if (address := args[place].data_ptr()) else bytes(size)
+                for place, size, array in self._arrays
+            ]
         copied = _to_host if aside else torch.clone
         return [copied(args[one.place]) for one in self._lent]
 

@@ -188,6 +188,12 @@ class Step:
         """The user has been told that it may exceed the budget."""
 
     @property
+    def is_watched(self) -> bool:
+        """Whether it is as expected, and memory is looked at when the half begins that was noted last."""
+        known = self.known
+        return known is not None and not self.departed and len(self.trail) - 1 in known.watched
+
+    @property
     def is_careful(self) -> bool:
         """Whether instances run what holds least."""
         return self.known is None or self.departed

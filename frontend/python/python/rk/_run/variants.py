@@ -30,6 +30,7 @@ Write = Callable[..., dict[str, Any]]
 Key = tuple[str, Any]
 """What is saved, as :func:`rk._codegen.program.written` names it."""
 _NUMBERS = itertools.count(1)
+_keeps_graph = torch._C._autograd._get_current_graph_task_keep_graph
 
 
 @dataclasses.dataclass
@@ -265,12 +266,14 @@ class Switch(program.Program):
         if recomputed:
             self._for_a_checkpoint(instance, code, saved)
         number = instance.number
-        ticket = _numbered(number)
-        # Without hooks both stay what they are.
-        keeper = _numbered(0 if recomputed else number) if hooked else ticket
-        owner = keeper if hooked and not recomputed else ticket
-        gone = weakref.ref(owner.untyped_storage(), functools.partial(self._over, number))
-        self._instances[number] = instance, gone
+        memory = _Memory(number.to_bytes(8, sys.byteorder))
+        ticket = keeper = torch.frombuffer(memory, dtype=torch.int64)
+        if hooked:
+            # Without hooks both stay what they are.
+            other = _Memory((0 if recomputed else number).to_bytes(8, sys.byteorder))
+            keeper = torch.frombuffer(other, dtype=torch.int64)
+            memory = memory if recomputed else other
+        self._instances[number] = instance, weakref.ref(memory, functools.partial(self._over, number))
         if spare is not None:
             spare.begins()
             instance.spare, instance.saved = spare, saved
@@ -324,7 +327,7 @@ class Switch(program.Program):
         given = (
             args if code is self.base and not instance.beside else self._out_of_slots(instance, code, args)
         )
-        if torch._C._autograd._get_current_graph_task_keep_graph() is False:
+        if _keeps_graph() is False:
             instance.beside = None
             instance.close()
         del args
@@ -368,9 +371,12 @@ def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
     return {**about, "forward": forward, "backward": backward}
 
 
-def _numbered(number: int) -> torch.Tensor:
-    """A tensor of one number. Its memory is Python's, which takes half the time of an operator."""
-    return torch.frombuffer(bytearray(number.to_bytes(8, sys.byteorder)), dtype=torch.int64)
+class _Memory(bytearray):
+    """That of a tensor of one number, which is made in half the time of one with memory of PyTorch's, and
+    tells when the tensor and its aliases are gone.
+    """
+
+    __slots__ = ("__weakref__",)
 
 
 @functools.cache
