@@ -1,4 +1,4 @@
-//! Chains: the curve of rotor and its baselines against exhaustive search and the recurrence of revolve.
+//! Chains: the curve of rotor and its baselines against exhaustive search and what is published of revolve.
 
 #[allow(dead_code, reason = "shared with tests that need all of it")]
 mod oracle;
@@ -109,6 +109,48 @@ fn revolve_is_binomial_checkpointing() {
             let context = format!("{layers} layers, {checkpoints} checkpoints: {} for {least}", trace.time.0);
             assert!(trace.time.0 <= least && trace.time.0 + 1 >= least, "{context}");
         }
+    }
+}
+
+/// Blocks of one tick with a tape of so many bytes, that only their own backward nodes read. Outputs are one byte, and gradients
+/// four, so that most is there on the way back.
+fn taped(layers: usize, tape: u64) -> Graph {
+    let mut text = String::from("x0 1 0 fwd\n");
+    for layer in 1..=layers {
+        let before = layer - 1;
+        text += &format!("h{layer}(x{before}) {tape} 1 fwd\nx{layer}(h{layer}, x{before}) 1 0 fwd\n");
+    }
+    text += &format!("loss(x{layers}) 1 0 fwd\nd(loss) 4 0 bwd\nd{layers}(d, h{layers}) 4 1 bwd\n");
+    for layer in (1..layers).rev() {
+        text += &format!("d{layer}(d{}, h{layer}) 4 1 bwd\n", layer + 1);
+    }
+    text::read(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// `t(l, c) = r l - b(c + 1, r - 1)` with `b(c, r) = (c + r)! / (c! r!)` and the `r` with `b(c, r - 1) < l <= b(c, r)`: how many
+/// steps run forward beside the `l` whose tapes are made, with places for `c` states. Source: Griewank and Walther, Algorithm
+/// 799, ACM TOMS 26(1), 2000.
+fn griewank_and_walther(steps: u64, places: u64) -> u64 {
+    let binomial = |n: u64, k: u64| (0..k).fold(1, |product, i| product * (n - i) / (i + 1));
+    let repetitions = (0..).find(|r| binomial(places + r, places) >= steps).expect("it grows");
+    repetitions.checked_sub(1).map_or(0, |less| repetitions * steps - binomial(places + 1 + less, less))
+}
+
+#[test]
+fn rotor_takes_the_published_makespans_of_equal_blocks() {
+    for (steps, places) in [(1, 1), (2, 1), (10, 1), (10, 3), (25, 4)] {
+        let least = recurrence(&vec![1; steps as usize], places as usize, &mut BTreeMap::new());
+        assert_eq!(steps + griewank_and_walther(steps, places), least);
+    }
+    for layers in 2..=14 {
+        let tape = 2 * layers as u64 + 8;
+        let graph = taped(layers, tape);
+        let (steps, base) = (layers as u64, graph.total_time().0);
+        // With less than two tapes, all that is kept beside the one at work are states, of one byte each.
+        let points = curve(&graph, plain(&graph)).into_iter().filter(|(peak, _, _)| peak.0 < 2 * tape);
+        let found: Vec<u64> = points.map(|(_, time, _)| time.0 - base).collect();
+        let published = (1..steps).rev().map(|places| griewank_and_walther(steps, places));
+        assert_eq!(found, published.collect::<Vec<_>>(), "{layers} blocks");
     }
 }
 
