@@ -12,6 +12,7 @@ from codegens import needs_runtime
 from torch import nn
 
 import rk
+from rk.errors import VerifyError
 
 sys.path.append(str(Path(__file__).parents[1]))
 from campaigns.caller import Run  # noqa: E402
@@ -229,3 +230,28 @@ def test_verify_knows_which_run_goes_backward():
     second.backward()
     for _ in range(2):
         run(torch.randn(16, 32)).sum().backward()
+
+
+def test_verify_where_an_argument_gets_other_memory():
+    first, second = (nn.Sequential(nn.Linear(64, 64), nn.Softplus()) for _ in range(2))
+    backend = {"backend": "rk", "options": {"budget": "1%", "verify": True, "on_infeasible": "best"}}
+    x = 2 * torch.randn(64, 64, requires_grad=True)
+    hidden = torch.compile(first, **backend)(x)
+    # The second graph takes the first one, which had the budget alone, by surprise: its call becomes a
+    # checkpoint, and lets go of what it has saved.
+    loss = torch.compile(second, **backend)(hidden).square().sum()
+    x.data = x.data + 0.5
+    with pytest.raises(VerifyError, match=r"unless an argument was written to .* \(through \.data\)"):
+        loss.backward()
+
+
+def test_a_graph_is_compiled_while_something_else_has_sparse_gradients():
+    table = nn.Embedding(50, 8, sparse=True)
+    table(torch.arange(4)).sum().backward()
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(32, 32), nn.GELU()) for _ in range(2)))
+    for layer in model:
+        layer.compile(backend="rk", options={"budget": "60%", "on_infeasible": "best"})
+    for rows in (16, 24):
+        # Memory is read while the second sizes are traced with fake tensors.
+        model(torch.randn(rows, 32)).square().sum().backward()
+    assert table.weight.grad.is_sparse

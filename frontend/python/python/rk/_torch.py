@@ -29,6 +29,7 @@ PARTS = {
         "torch.Tensor._version",
         "torch.UntypedStorage._cdata",
         "torch._C._DisableAutocast",
+        "torch._C._DisableTorchDispatch",
         "torch._C._autograd._disable_profiler_legacy",
         "torch._C._autograd._enable_profiler_legacy",
         "torch._C._get_blas_preferred_backend",

@@ -98,9 +98,11 @@ class Verifier:
         if nothing tells.
         """
         storages = _storages(given)
-        for place, one in enumerate(self.waiting):
-            if all(any(kept() is storage for storage in storages) for kept in one.storages):
-                return place
+        found = [[one for kept in run.storages if (one := kept()) is not None] for run in self.waiting]
+        # What the caller has given other memory meanwhile is not among what comes back. The ticket always is.
+        fits = [bool(mine) and all(any(one is other for other in storages) for one in mine) for mine in found]
+        if any(fits):
+            return max((place for place, fit in enumerate(fits) if fit), key=lambda place: len(found[place]))
         if not self.waiting or self.left == 0:
             return None
         # Hooks of the user's have packed what was saved: it is the run that saved most of what came back.
@@ -121,7 +123,12 @@ def _storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
 
 
 def _contents(values: Sequence[Any]) -> list[bytes]:
-    return [bits.digest(one) for one in values if isinstance(one, torch.Tensor)]
+    return [bits.digest(one) for one in values if isinstance(one, torch.Tensor) and _is_there(one)]
+
+
+def _is_there(tensor: torch.Tensor) -> bool:
+    """Whether it has its memory: what a call has let go of, to become a checkpoint, has none."""
+    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
 
 
 def _compare(name: str, expected: Any, found: Any, unless: str = "") -> None:

@@ -191,7 +191,11 @@ def _storages(tensors: Iterable[torch.Tensor]) -> dict[int, torch.UntypedStorage
 
 def _dense(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors with memory that a tensor is made of."""
-    return (tensor._indices(), tensor._values()) if tensor.layout is torch.sparse_coo else (tensor,)
+    if tensor.layout is not torch.sparse_coo:
+        return (tensor,)
+    # Somebody may be tracing, with fake tensors.
+    with torch._C._DisableTorchDispatch():
+        return tensor._indices(), tensor._values()
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
