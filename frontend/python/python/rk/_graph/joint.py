@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.checkpoint import CheckpointPolicy
 
 Tensors = tuple[torch.Tensor | None, ...]
@@ -118,6 +119,17 @@ def second_run(graph: fx.Graph, node: fx.Node, args: Any, kwargs: Any) -> fx.Nod
     made.meta = {**node.meta, "val": value, "partitioner_tag": "is_backward"}
     made.meta.pop("recompute", None)
     return made
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """The fake tensor of a copy, as ``clone`` makes it."""
+    if type(tensor) is FakeTensor and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
+        # Asking PyTorch takes ten times as long.
+        with torch._C._DisableTorchDispatch():
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        return FakeTensor(tensor.fake_mode, made, tensor.device)
+    with torch.no_grad():
+        return tensor.clone()
 
 
 def show_again(view: fx.Node) -> None:

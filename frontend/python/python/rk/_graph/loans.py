@@ -23,6 +23,7 @@ from torch import fx
 
 from rk._graph import repetition, spelling
 from rk._graph.joint import (
+    copied,
     is_backward,
     is_backward_only,
     is_checkpointed,
@@ -200,8 +201,7 @@ def copy_small(graph: fx.Graph, loans: Loans) -> None:
         readers = [user for user in argument.users if _makes_much(user, argument, SMALL * tensor.nbytes)]
         if not readers:
             continue
-        with torch.no_grad():
-            value = tensor.clone()
+        value = copied(tensor)
         if value.stride() != tensor.stride():
             continue
         first = min(readers, key=places.__getitem__)

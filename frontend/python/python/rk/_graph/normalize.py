@@ -20,6 +20,7 @@ changes.
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 from torch import fx
@@ -109,7 +110,7 @@ def _once(graph: fx.Graph) -> None:
     unsure = {
         storage_of(one) for node in (*returned, *written) for one in results_of(node) if one is not None
     }
-    known: dict[str, fx.Node] = {}
+    known: dict[Any, list[fx.Node]] = {}
     for node in nodes:
         if node.op != "call_function" or is_backward(node) or "recompute" in node.meta:
             continue
@@ -118,9 +119,15 @@ def _once(graph: fx.Graph) -> None:
             continue
         if not is_getitem(node) and not isinstance(node.target, torch._ops.OpOverload):
             continue
+        try:
+            alike = known.setdefault((node.target, node.args, *node.kwargs.items()), [])
+        except TypeError:
+            # An object among its arguments that Python cannot look up.
+            continue
         # A number's type is seen in how it is written: 1 is neither 1.0 nor True.
-        first = known.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
-        if first is node:
+        first = next((one for one in alike if _written(one) == _written(node)), None)
+        if first is None:
+            alike.append(node)
             continue
         involved = (*results_of(node), *results_of(first), *map(tensor_of, node.all_input_nodes))
         if not any(one is not None and storage_of(one) in unsure for one in involved):
@@ -129,6 +136,10 @@ def _once(graph: fx.Graph) -> None:
             graph.erase_node(node)
             for view in views:
                 show_again(view)
+
+
+def _written(call: fx.Node) -> str:
+    return f"{call.args} {call.kwargs}"
 
 
 def _without_shape_operand(graph: fx.Graph, node: fx.Node) -> None:
