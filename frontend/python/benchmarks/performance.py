@@ -89,8 +89,9 @@ def measured(name: str, budgets: Sequence[int], rounds: int) -> Iterator[Row]:
     base = compiled(backend="aot_eager")
     try:
         _seconds(*base)
-    except RuntimeError:
-        yield from (Row(name, one, None, None, None, None, "`aot_eager` fails") for one in budgets)
+    except RuntimeError as error:
+        why = f"`aot_eager`: {str(error).splitlines()[0][:60]}"
+        yield from (Row(name, one, None, None, None, None, why) for one in budgets)
         return
     for budget in budgets:
         group.GROUPS.clear()
@@ -102,8 +103,11 @@ def measured(name: str, budgets: Sequence[int], rounds: int) -> Iterator[Row]:
                 raise
             yield Row(name, budget, None, None, None, None, "no plan")
             continue
-        (owner,) = (one for found in group.GROUPS.values() for one in found.classes)
-        plan = owner.base.schedule
+        owners = [one for found in group.GROUPS.values() for one in found.classes]
+        if len(owners) != 1:
+            yield Row(name, budget, None, None, None, None, f"{len(owners)} graphs")
+            continue
+        plan = owners[0].base.schedule
         peak = 100 * measure.peak(*step) / plan.budget
         ratios = []
         for turn in range(rounds):
@@ -137,13 +141,13 @@ def read(path: Path) -> list[Row]:
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
-    """All rows."""
-    with path.open("w", newline="") as file:
+    """All rows, at once."""
+    beside = path.with_suffix(".new")
+    with beside.open("w", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow([field.name for field in dataclasses.fields(Row)])
-        for row in rows:
-            cells = dataclasses.astuple(row)
-            out.writerow([f"{one:.4f}" if isinstance(one, float) else one for one in cells])
+        out.writerows(dataclasses.astuple(row) for row in rows)
+    beside.replace(path)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -160,8 +164,12 @@ def table(rows: Sequence[Row]) -> str:
 
 def insert(page: Path, text: str) -> None:
     """Puts a table between the marks of a page."""
-    before, rest = page.read_text().split(MARKS[0] + "\n")
+    before, rest = page.read_text().split(MARKS[0])
     page.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+
+
+def _place_in(wanted: Sequence[tuple[str, int]]) -> Callable[[Row], int]:
+    return lambda row: wanted.index((row.network, row.budget))
 
 
 def main() -> None:
@@ -179,21 +187,27 @@ def main() -> None:
     )
     parser.add_argument("--document", type=Path, help="the page that gets the table")
     given = parser.parse_args()
+    if given.document is not None and not all(one in given.document.read_text() for one in MARKS):
+        parser.error(f"{given.document} has no {MARKS[0]} and {MARKS[1]}")
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     rows = [] if given.rows is None else read(given.rows)
+    # Every budget compiles the network's code once more.
+    torch._dynamo.config.recompile_limit = max(len(given.budgets) + 1, torch._dynamo.config.recompile_limit)
+    wanted = [(name, budget) for name in given.networks for budget in given.budgets]
     for name in given.networks:
-        there = {row.budget for row in rows if row.network == name}
+        there = [(row.network, row.budget) for row in rows]
+        budgets = [budget for network, budget in wanted if network == name and (name, budget) not in there]
         start = time.monotonic()
-        for row in measured(name, [one for one in given.budgets if one not in there], given.rounds):
+        for row in measured(name, budgets, given.rounds) if budgets else ():
             rows.append(row)
             print(f"{row.line(None)} {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
             if given.rows is not None:
                 write(given.rows, rows)
-    wanted = [row for name in given.networks for row in rows if row.network == name]
-    print(table(wanted))
+    text = table(sorted((row for row in rows if (row.network, row.budget) in wanted), key=_place_in(wanted)))
+    print(text)
     if given.document is not None:
-        insert(given.document, table(wanted))
+        insert(given.document, text)
 
 
 if __name__ == "__main__":

@@ -232,6 +232,18 @@ def test_verify_knows_which_run_goes_backward():
         run(torch.randn(16, 32)).sum().backward()
 
 
+def test_verify_of_a_second_backward_after_calls_that_never_went_backward():
+    model = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Dropout(0.5), nn.Linear(32, 32))
+    run = rk.compile(model, budget="100%", verify=True)
+    x = torch.randn(8, 32)
+    for _ in range(2):
+        run(x)
+    loss = run(x).square().sum()
+    loss.backward(retain_graph=True)
+    # What the calls before have saved is gone, but for the arguments that all of them share.
+    loss.backward()
+
+
 def test_verify_where_an_argument_gets_other_memory():
     first, second = (nn.Sequential(nn.Linear(64, 64), nn.Softplus()) for _ in range(2))
     backend = {"backend": "rk", "options": {"budget": "1%", "verify": True, "on_infeasible": "best"}}

@@ -93,6 +93,7 @@ PARTS = {
     "torch.compile": (
         "torch.Tensor._has_symbolic_sizes_strides",
         "torch._C._autograd._get_current_graph_task_keep_graph",
+        "torch._C._autograd._top_saved_tensors_default_hooks",
         "torch._dynamo.compiled_autograd.AutogradCompilerInstance.proxy_call_aot_backward",
         "torch._dynamo.backends.common.aot_autograd",
         "torch._dynamo.backends.debugging.boxed_nop",
@@ -174,7 +175,6 @@ PARTS = {
     "codegen='rk'": (
         "torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs",
         "torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors",
-        "torch._C._autograd._top_saved_tensors_default_hooks",
         "torch._dynamo.compiled_autograd.depth",
         "torch._dynamo.config.compiled_autograd",
     ),

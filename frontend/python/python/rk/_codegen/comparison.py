@@ -37,7 +37,7 @@ class Waiting:
     expected: Sequence[Any]
     """What it saved without the plan."""
     storages: list[weakref.ref[torch.UntypedStorage]]
-    """Those of what it saved with the plan."""
+    """Those of what it saved with the plan and nobody else has; of all that it saved, if there are none."""
     contents: list[bytes]
     """What was in them, if hooks of the user's get what is saved and may give back something else."""
 
@@ -64,6 +64,7 @@ class Verifier:
         state = random_state.save(self.device)
         copies = [one.clone() if index in self.updated else one for index, one in enumerate(args)]
         originals = {index: args[index] for index in self.updated}
+        callers = _storages(args)
         expected = self.forward(*copies)
         after = random_state.save(self.device)
         random_state.restore(state, self.device)
@@ -75,7 +76,9 @@ class Verifier:
         _compare("the generator", after, random_state.save(self.device))
         saved = found[self.outputs :]
         hooked, _ = saved_hooks.installed()
-        storages = [weakref.ref(one) for one in _storages(saved)]
+        shared = set(map(id, (*callers, *_storages(found[: self.outputs]))))
+        own = [one for one in _storages(saved) if id(one) not in shared]
+        storages = [weakref.ref(one) for one in own or _storages(saved)]
         contents = _contents(saved) if hooked else []
         self.waiting.append(Waiting(expected[self.outputs :], storages, contents))
         return found
@@ -91,6 +94,8 @@ class Verifier:
         for name, one, other in zip(self.names, expected, found, strict=False):
             _compare(f"the gradient of {name}", one, other, UNSEEN)
         self.left = max(self.left - 1, 0)
+        if self.left == 0:
+            self.waiting.clear()
         return found
 
     def _place_of(self, given: Sequence[Any]) -> int | None:
@@ -98,18 +103,17 @@ class Verifier:
         if nothing tells.
         """
         storages = _storages(given)
-        found = [[one for kept in run.storages if (one := kept()) is not None] for run in self.waiting]
-        # What the caller has given other memory meanwhile is not among what comes back. The ticket always is.
-        fits = [bool(mine) and all(any(one is other for other in storages) for one in mine) for mine in found]
-        if any(fits):
-            return max((place for place, fit in enumerate(fits) if fit), key=lambda place: len(found[place]))
+        for place, one in enumerate(self.waiting):
+            if all(any(kept() is storage for storage in storages) for kept in one.storages):
+                return place
         if not self.waiting or self.left == 0:
             return None
         # Hooks of the user's have packed what was saved: it is the run that saved most of what came back.
         contents = _contents(given)
         alike = [sum(map(operator.eq, one.contents, contents)) for one in self.waiting]
         most = max(alike)
-        return alike.index(most) if alike.count(most) == 1 or most == len(contents) else None
+        is_told = most > 0 and (alike.count(most) == 1 or most == len(contents))
+        return alike.index(most) if is_told else None
 
     @property
     def tangents(self) -> int:
@@ -123,12 +127,9 @@ def _storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
 
 
 def _contents(values: Sequence[Any]) -> list[bytes]:
-    return [bits.digest(one) for one in values if isinstance(one, torch.Tensor) and _is_there(one)]
-
-
-def _is_there(tensor: torch.Tensor) -> bool:
-    """Whether it has its memory: what a call has let go of, to become a checkpoint, has none."""
-    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() > 0
+    tensors = (one for one in values if isinstance(one, torch.Tensor))
+    # What a call has let go of, to become a checkpoint, has no memory.
+    return [bits.digest(one) if one.untyped_storage().nbytes() > 0 else b"" for one in tensors]
 
 
 def _compare(name: str, expected: Any, found: Any, unless: str = "") -> None:

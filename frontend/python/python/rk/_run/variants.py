@@ -372,8 +372,8 @@ def _marked(about: dict[str, Any], output: int, place: int) -> dict[str, Any]:
 
 
 class _Memory(bytearray):
-    """That of a tensor of one number, which is made in half the time of one with memory of PyTorch's, and
-    tells when the tensor and its aliases are gone.
+    """That of a tensor of one number, which is made in half the time of one with memory of PyTorch's. A weak
+    reference to it tells when the tensor and its aliases are gone; nobody moves what autograd keeps.
     """
 
     __slots__ = ("__weakref__",)
