@@ -9,7 +9,7 @@ import torch
 from test_runs import Tower, by_blocks, equal, ids, kept, once, trained
 from torch import nn
 
-from rk._run import group
+from rk._run import group, steps
 
 BUDGET = 800_000
 
@@ -95,3 +95,27 @@ def interleaved(model):
 
 def test_two_models_interleaved_share_the_budget():
     kept(Two, interleaved, 0.6)
+
+
+def test_a_validation_loss_that_is_kept_is_told_of_and_waited_for_no_longer():
+    def run(compiled):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = small()
+        compiled(model)
+        for _ in range(3):
+            once(model)
+            model.zero_grad()
+        validation = model(ids(9))
+        for _ in range(steps.MOST_TURNS + 2):
+            once(model)
+            model.zero_grad()
+        validation.backward()
+        return [one.grad for one in model.parameters()]
+
+    expected = run(by_blocks())
+    with pytest.warns(UserWarning, match="rk: 3 calls of .* do not go backward, step after step"):
+        found = run(by_blocks(budget=BUDGET))
+    assert equal(expected, found)
+    (shared,) = group.GROUPS.values()
+    assert shared.step.known is not None and not shared.step.departed

@@ -55,6 +55,17 @@ class Careful:
                 need -= before - one.variant.numbers[0]
         return max(need, 0)
 
+    def _tell_kept(self) -> None:
+        """Tells the user of calls that stay open while others come and go."""
+        names = ", ".join(dict.fromkeys(one.owner.name for one in self.open.values()))
+        if names:
+            warnings.warn(
+                f"rk: {len(self.open)} calls of {names} do not go backward, step after step, and what they "
+                f"hold comes on top of the budget of {self.asked} from here on. A loss that is kept keeps "
+                "all that its backward pass reads: compute it under torch.no_grad(), or keep loss.item()",
+                stacklevel=2,
+            )
+
     def _fit_backward(self, instance: Instance, room: int) -> None:
         """Sees to it that a backward half takes no more than what it holds and ``room``."""
         held, _, backward, _ = instance.variant.numbers

@@ -37,8 +37,6 @@ GROUPS: weakref.WeakValueDictionary[Any, Group] = weakref.WeakValueDictionary()
 """By device, budget as it was asked for, scope, and name."""
 _WAITING: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 """Functions that were compiled and have not run yet, with the budget that they were given."""
-MOST_EVENTS = 4096
-"""A step that is longer has a call whose results are kept and never go backward."""
 
 
 def waits(function: Any, options: Options) -> None:
@@ -170,13 +168,12 @@ class Group(Metered, Careful):
         """A forward half begins: which variant is it?"""
         with self.lock:
             self._meet(owner, args)
-            if self.step is not None and len(self.step.trail) >= MOST_EVENTS:
-                self._set_aside()
             if not self.shared and owner.calls == 0 and may_be_gathered():
                 self.shared = self._are_gathered(owner, args)
             instance = Instance(owner, args)
-            if self.over:
-                self._let_go()
+            self._let_go()
+            if self.step is not None and self.step.is_endless(self.open, instance):
+                self._set_aside()
             if not (self.open or len(self.awaited)):
                 self._new_step(owner, args)
             elif self.step.known is None and not (self.step.metered or self._is_one_again()):
@@ -251,8 +248,7 @@ class Group(Metered, Careful):
             step = self.step
             if step is None or instance.place < 0:
                 return
-            if self.over:
-                self._let_go()
+            self._let_go()
             if step.begins(instance, forward=False):
                 self.sequences.rejoin(step, self._suits)
             if step.is_watched:
@@ -280,6 +276,7 @@ class Group(Metered, Careful):
 
     def _set_aside(self) -> None:
         """What is open stays so, and is no part of any step from here on."""
+        self._tell_kept()
         for instance in self.open.values():
             instance.place = -1
         self.open.clear()

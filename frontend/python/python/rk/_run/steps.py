@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -62,6 +62,12 @@ class Begin(NamedTuple):
 def owners(trail: Iterable[Any]) -> list[Any]:
     """The classes of the forward halves of a sequence, in their order."""
     return [one.owner for one in trail if isinstance(one, Begin)]
+
+
+MOST_EVENTS = 4096
+"""A step that is longer has a call whose results are kept and never go backward."""
+MOST_TURNS = 32
+"""The same, of turns from backward to forward during which one call stays open."""
 
 
 class Given(NamedTuple):
@@ -186,6 +192,10 @@ class Step:
         """Some of its calls were made inside of checkpoints of the user's, which make them again."""
         self.is_told = False
         """The user has been told that it may exceed the budget."""
+        self._oldest = -1
+        """The oldest call that was open at the last turn from backward to forward."""
+        self._turns = 0
+        """How many turns it has seen."""
 
     @property
     def is_watched(self) -> bool:
@@ -197,6 +207,19 @@ class Step:
     def is_careful(self) -> bool:
         """Whether instances run what holds least."""
         return self.known is None or self.departed
+
+    def is_endless(self, open_calls: Mapping[int, Instance], begins: Instance) -> bool:
+        """Whether one of the open calls will hardly go backward any more, as another one begins."""
+        trail = self.trail
+        if not (open_calls and trail) or isinstance(trail[-1], Begin):
+            return len(trail) >= MOST_EVENTS
+        if begins.is_in_checkpoint or torch._C._current_graph_task_id() != -1:
+            # A checkpoint of the user's makes it once more.
+            return False
+        oldest = next(iter(open_calls))
+        self._turns = self._turns + 1 if oldest == self._oldest else 1
+        self._oldest = oldest
+        return self._turns > MOST_TURNS
 
     @property
     def are_apart(self) -> bool:
