@@ -40,6 +40,18 @@ func.func @batch_norm(%x: tensor<4x2x3xf32>, %mean: tensor<2xf32> {rk.role = "bu
   return %y#0 : tensor<4x2x3xf32>
 }
 
+// Without weights, running statistics in float32 say in which precision bfloat16 is normalized: they stay, and it runs once.
+// CHECK-LABEL: func.func @batch_norm_of_lower_precision
+// CHECK:         rk.aten "aten.native_batch_norm.default"({{.*}}, true, 0.1, 1.0e-5) writes(1, 2)
+func.func @batch_norm_of_lower_precision(%x: tensor<4x2x3xbf16>,
+                                         %mean: tensor<2xf32> {rk.role = "buffer", rk.name = "bn.running_mean"},
+                                         %var: tensor<2xf32> {rk.role = "buffer", rk.name = "bn.running_var"})
+    -> tensor<4x2x3xbf16> attributes {rk.stage = #rk.stage<raw>} {
+  %y:3 = rk.aten "aten.native_batch_norm.default"(%x, none, none, %mean, %var, true, 0.1, 1.0e-05) writes(1, 2)
+      : (tensor<4x2x3xbf16>, tensor<2xf32>, tensor<2xf32>) -> (tensor<4x2x3xbf16>, tensor<2xf32>, tensor<2xf32>)
+  return %y#0 : tensor<4x2x3xbf16>
+}
+
 // Two values written at once: the first in place, the second through a copy; a result that is neither is yielded as well.
 // CHECK-LABEL: func.func @two_targets
 // CHECK:         %[[A:.*]] = rk.aten "aten.neg.default"

@@ -30,7 +30,7 @@ use rk_dialect::create::{self, AtenCall};
 use rk_dialect::diagnostic::{Diagnostic, Failure};
 use rk_dialect::ops::{AtenOp, ConstantOp, StepOp};
 use rk_dialect::pass::{PassContext, PassSpec};
-use rk_dialect::{Arg, At, Eraser, Location, Stage, Value};
+use rk_dialect::{Arg, At, Eraser, Location, Stage, Tensor, Value};
 
 use crate::dead::erase_dead;
 use crate::shape_only::without_shape_operands;
@@ -301,6 +301,15 @@ fn optional_state(call: &AtenCall<'_>) -> bool {
     let Some((_, positions)) = OPTIONAL_STATE.iter().find(|(operator, _)| *operator == call.operator) else {
         return false;
     };
+    // Without weights, only the state says that a norm of lower precision computes in that of the state.
+    let element = |position: usize| match call.args.get(position) {
+        Some(Arg::Value(value)) => Tensor::of(value.ty()).and_then(|tensor| tensor.element.element_type()),
+        _ => None,
+    };
+    let has_weights = [1, 2].iter().any(|&position| element(position).is_some());
+    if !has_weights && positions.iter().any(|&position| element(position) != element(0)) {
+        return false;
+    }
     let mut operand = 0;
     let mut optional = Vec::new();
     for (position, arg) in call.args.iter().enumerate() {

@@ -4,7 +4,7 @@ changes.
 * Batch norm comes out of AOTAutograd as a functional operator whose new running statistics are copied into
   the buffers at the end. Read that way, its input could never be normalized a second time: a second run
   would read the updated buffers. The same kernel in its in-place form updates them while it runs, and can
-  be run again without them.
+  be run again without them, unless they alone tell its precision.
 * Operators that read a tensor for its shape only (``full_like``, ``new_zeros``) become ones that read none,
   as ``--rk-dataflow`` does; otherwise the tensor would have to stay for its shape.
 * What forward computes twice from the same values is computed once, as PyTorch's own partitioner does. It may
@@ -175,6 +175,8 @@ def _running_statistics(graph: fx.Graph) -> None:
     functional = aten._native_batch_norm_legit_functional.default
     for node in list(graph.find_nodes(op="call_function", target=functional)):
         if not node.args[5] or node.args[3].op != "placeholder" or node.args[4].op != "placeholder":
+            continue
+        if statistics.are_by_state(node):
             continue
         new_statistics = [user for user in node.users if user.args[1] in (3, 4)]
         endings = [_only_copied(value, copies, node) for value in new_statistics]

@@ -50,6 +50,14 @@ def _retype(result: fx.Node, value: torch.Tensor) -> None:
         show_anew(view)
 
 
+def are_by_state(norm: fx.Node) -> bool:
+    """Whether a batch norm has no weights, so that only its running statistics tell in which precision it
+    computes: without them it would compute in that of its input, and give other bits.
+    """
+    weights = [tensor_of(one) for one in norm.args[1:3] if isinstance(one, fx.Node)]
+    return not weights and _is_mixed(norm)
+
+
 def _is_mixed(norm: fx.Node) -> bool:
     tensors = [tensor_of(one) for one in norm.args if isinstance(one, fx.Node)]
     first, *parameters = [one for one in tensors if one is not None]
