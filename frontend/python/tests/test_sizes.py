@@ -308,3 +308,24 @@ def test_nested_tensors_that_are_made_inside_of_rows_that_change(codegen):
         compiled = lambda m: torch.compile(m, dynamic=True, **about)  # noqa: B023, E731
         results.append(train(Jagged, lambda: next(given), compiled, 3))  # noqa: B023
     assert equal(*results)
+
+
+@pytest.mark.parametrize("codegen", ["fx", "inductor"])
+def test_an_evaluation_of_other_sizes_is_that_of_these_sizes(codegen):
+    linear = nn.Linear(16, 16)
+    functions = [
+        lambda x: linear(x).new_ones(x.shape).cumsum(0),
+        lambda x: linear(x).flatten(),
+        lambda x: linear(x).mean(0),
+    ]
+    for function in functions:
+        torch._dynamo.reset()
+        run = torch.compile(
+            function, backend="rk", dynamic=True, options={"budget": "60%", "codegen": codegen}
+        )
+        with torch.no_grad():
+            for rows in (6, 3):
+                x = torch.randn(rows, 16)
+                found, expected = run(x), function(x)
+                assert found.shape == expected.shape
+                torch.testing.assert_close(found, expected)

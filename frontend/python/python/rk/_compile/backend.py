@@ -45,13 +45,14 @@ def rk(
     checked = Options.parse(options)
     checked.check_runs()
     reason = getattr(gm, "compile_subgraph_reason", None)
-    if sizes.trains(gm, example_inputs):
+    trains = sizes.trains(gm, example_inputs)
+    if trains:
         regions.write_out(gm)
         sizes.settle_numbers(gm, example_inputs)
         if sizes.is_symbolic(gm, example_inputs) or sizes.reads_numbers(gm):
             return sizes.BySizes(gm, lambda one: Compiled(one, checked, reason), example_inputs)
     compiled = Compiled(gm, checked, reason)
-    compiled.compile(example_inputs)
+    compiled.compile(example_inputs, trains=trains)
     return compiled
 
 
@@ -85,7 +86,9 @@ class Planned:
 
 
 class Compiled:
-    """One graph of Dynamo with static sizes, compiled; planned again when its budget changes."""
+    """One graph of Dynamo, compiled: with static sizes, or without a backward pass; planned again when its
+    budget changes.
+    """
 
     def __init__(self, gm: fx.GraphModule, options: Options, reason: Any) -> None:
         """``reason`` is Dynamo's account of why the graph ended."""
@@ -122,11 +125,13 @@ class Compiled:
             governed.ran()
         return self._run(*args)
 
-    def compile(self, inputs: Sequence[Any]) -> None:
-        """Lets AOTAutograd trace the graph, and plans it."""
+    def compile(self, inputs: Sequence[Any], *, trains: bool = True) -> None:
+        """Lets AOTAutograd trace the graph, and plans it if it ``trains``. Otherwise what is compiled runs
+        with all sizes that Dynamo has not found to be known.
+        """
         self.graph.given = inputs
         try:
-            self._compile(sizes.faked(inputs))
+            self._compile(sizes.faked(inputs) if trains else inputs)
         finally:
             self.graph.given = ()
             if self.graph.group is not None:
