@@ -3,7 +3,7 @@
 //!
 //! - **S1** every operand of a step is live: produced before, not dropped since
 //! - **S2** a drop names a live value, once per production
-//! - **S3** what is not an output is dropped by the end
+//! - **S3** what is not an output is dropped by the end, and whatever is produced again is dropped before
 //! - **S4** `again` comes after a first run and reproduces it: the same values in, the generator state of its first run
 //! - **S5** a side effect happens exactly once per step, in its original order
 //! - **S6** nothing overwrites storage that a later step reads in its old value; a view keeps its base alive
@@ -22,10 +22,11 @@ use std::collections::{HashMap, HashSet};
 use crate::diagnostic::Diagnostic;
 use crate::loans::Loans;
 use crate::names;
-use crate::ops::{DropOp, Execution, NodeOp, StepOp};
+use crate::ops::{DropOp, Execution, NodeOp, RunOp, StepOp};
 use crate::raw::{Op, Value};
 use crate::schedule::{Death, Schedule, Verdict, base, is_ordered, is_production, is_same, user};
-use crate::verify_transfers::transfers;
+use crate::transfers;
+use crate::verify_transfers;
 
 /// Checks every law; false after an error was reported.
 pub(crate) fn schedule(step: StepOp<'_>) -> bool {
@@ -41,7 +42,12 @@ pub(crate) fn schedule(step: StepOp<'_>) -> bool {
     }
     let schedule = Schedule::of(step);
     let laws = [s1_operands_are_live, s2_drops_once, s3_dropped_or_returned, s4_again_reproduces];
-    let more = [s5_side_effects_once, s6_nothing_read_is_overwritten, s9_read_while_lent, transfers];
+    let more = [
+        s5_side_effects_once,
+        s6_nothing_read_is_overwritten,
+        s9_read_while_lent,
+        verify_transfers::transfers,
+    ];
     let mut legal = true;
     for law in laws.into_iter().chain(more) {
         if let Err(diagnostic) = law(&schedule) {
@@ -103,14 +109,14 @@ fn s2_drops_once<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
     Ok(())
 }
 
-/// S3: what the step produces is dropped, handed over by an overwrite, or returned (also as the base of a view).
+/// S3: what the step produces is dropped, handed over by an overwrite, or returned (also as the base of a view); and before
+/// a second run produces it again, it is dropped or handed over.
 fn s3_dropped_or_returned<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
     let returned: HashSet<Value<'c>> = schedule.step.returned().into_iter().map(base).collect();
     for &op in &schedule.ops {
-        for value in op.results() {
-            // An undefined tensor has no storage.
-            let owned = is_production(value) && base(value) == value && !value.ty().is_none();
-            if owned && !returned.contains(&value) && !schedule.deaths.contains_key(&value) {
+        // An undefined tensor has no storage.
+        for value in op.results().into_iter().filter(|value| owns_storage(*value)) {
+            if !returned.contains(&value) && !schedule.deaths.contains_key(&value) {
                 let message = format!("S3: '{}' is neither dropped nor returned", names::of(value));
                 let error = Diagnostic::error(op.location(), message);
                 let end = schedule.ops.last().copied().unwrap_or(op);
@@ -118,7 +124,36 @@ fn s3_dropped_or_returned<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
             }
         }
     }
+    s3_dropped_before_produced_again(schedule)
+}
+
+/// S3, the other half: of all copies of a value on the device, one is live at a time. What was fetched is a copy, too.
+fn s3_dropped_before_produced_again<'c>(schedule: &Schedule<'c>) -> Verdict<'c> {
+    // The newest copies of each result of a node.
+    let mut copies: HashMap<(&str, usize), Vec<Value<'c>>> = HashMap::new();
+    for &op in &schedule.ops {
+        let again = RunOp::of(op).is_some_and(RunOp::is_again);
+        for value in op.results().into_iter().filter(|value| owns_storage(*value) && !value.ty().is_host()) {
+            let Some((maker, number)) = transfers::origin(value).producer() else { continue };
+            let Some(run) = RunOp::of(maker) else { continue };
+            let copies = copies.entry((run.symbol(), number)).or_default();
+            let live = copies.iter().find(|copy| schedule.death_before(**copy, op).is_none());
+            if let Some(&live) = live.filter(|_| again) {
+                let message = format!("S3: '{}' is produced again before its drop", names::of(value));
+                return Err(produced_here(Diagnostic::error(op.location(), message), live));
+            }
+            if RunOp::of(op).is_some() {
+                copies.clear();
+            }
+            copies.push(value);
+        }
+    }
     Ok(())
+}
+
+/// Whether an op makes storage that the step must free, or host memory that it must.
+fn owns_storage(value: Value<'_>) -> bool {
+    is_production(value) && base(value) == value && !value.ty().is_none()
 }
 
 /// S4: a node runs first without `again`, then with it, on the same values and from the same generator state.

@@ -30,7 +30,8 @@ def Rk_Dialect : Dialect {
 
     - **S1** every operand of a step is live: produced before, not dropped since
     - **S2** a drop names a live value, once per production
-    - **S3** what is not an output is dropped by the end
+    - **S3** what is not an output is dropped by the end; whatever is produced again is dropped before, so that of all
+      productions of a value one is live at a time
     - **S4** `again` comes after a first run and reproduces it bit for bit: the same node on the same values, a random
       node with the generator state of its first run; the generator is put back afterwards
     - **S5** a side effect happens exactly once per step, in its original order: running statistics, counters, the

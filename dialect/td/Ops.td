@@ -124,8 +124,9 @@ def Rk_NodeOp : Rk_Op<"node", [Symbol, IsolatedFromAbove, SingleBlock, HasParent
 def Rk_RunOp : Rk_Op<"run", [Rk_Effects, Rk_ResultNames, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one execution of a node";
   let description = [{
-    `again` marks every run but the first. `overwrite` hands the storage of the node's `overwrites` operand over to the
-    first result: that operand is dead afterwards, without a drop. Without it, a node that overwrites works on a copy.
+    `again` marks every run but the first; what the node made is dropped or overwritten before (law S3). `overwrite` hands
+    the storage of the node's `overwrites` operand over to the first result: that operand is dead afterwards, without a
+    drop. Without it, a node that overwrites works on a copy.
 
     ```mlir
     %conv1 = rk.run @conv1(%x, %w) : (tensor<8x3xf32>, tensor<4x3xf32>) -> tensor<8x4xf32>

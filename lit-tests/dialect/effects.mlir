@@ -36,14 +36,14 @@ func.func @schedule(%x: tensor<8xf32>, %n: tensor<i64>) -> (tensor<8xf32>, tenso
   rk.drop %gelu_0 : tensor<8xf32>
   // CHECK-NEXT: %gelu_1 = rk.run again @gelu(%arg0)
   %gelu_1 = rk.run again @gelu(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // CHECK-NEXT: rk.drop %drop
+  rk.drop %drop : tensor<8xf32>
   // CHECK-NEXT: %drop_2 = rk.run again @drop(%gelu_1, %drop.state)
   %drop_1 = rk.run again @drop(%gelu_1, %state) : (tensor<8xf32>, !rk.generator) -> tensor<8xf32>
   // CHECK-NEXT: rk.drop %drop.state
   rk.drop %state : !rk.generator
-  // CHECK-NEXT: rk.drop %drop_2
-  rk.drop %drop_1 : tensor<8xf32>
-  // CHECK-NEXT: return %drop, %gelu_1
-  return %drop, %gelu_1 : tensor<8xf32>, tensor<8xf32>
+  // CHECK-NEXT: return %drop_2, %gelu_1
+  return %drop_1, %gelu_1 : tensor<8xf32>, tensor<8xf32>
 }
 
 // A recorded step: what writes or draws stays, in order; equal fresh calls are not merged; what nobody uses may go.

@@ -57,12 +57,12 @@ func.func @s10_returned_after_its_fetch(%x: tensor<8xf32>) -> tensor<8xf32> attr
   %h = rk.offload %a : tensor<8xf32>
   %u = rk.run @up(%x) : (tensor<8xf32>) -> tensor<8xf32>
   rk.wait %h : !rk.host<tensor<8xf32>>
+  rk.drop %u : tensor<8xf32>
   %f = rk.fetch %h : tensor<8xf32>
   %v = rk.run again @up(%x) : (tensor<8xf32>) -> tensor<8xf32>
   rk.wait %f : tensor<8xf32>
   rk.drop %a : tensor<8xf32>
   rk.drop %h : !rk.host<tensor<8xf32>>
-  rk.drop %u : tensor<8xf32>
   rk.drop %v : tensor<8xf32>
   return %f : tensor<8xf32>
 }
@@ -316,6 +316,7 @@ func.func @s10_dropped_while_it_comes_back(%x: tensor<8xf32>) -> tensor<8xf32> a
   %u = rk.run @up(%x) : (tensor<8xf32>) -> tensor<8xf32>
   rk.wait %h : !rk.host<tensor<8xf32>>
   rk.drop %a : tensor<8xf32>
+  rk.drop %u : tensor<8xf32>
   // expected-note @+1 {{its fetch starts here}}
   %f = rk.fetch %h : tensor<8xf32>
   %v = rk.run again @up(%x) : (tensor<8xf32>) -> tensor<8xf32>
@@ -323,7 +324,6 @@ func.func @s10_dropped_while_it_comes_back(%x: tensor<8xf32>) -> tensor<8xf32> a
   rk.drop %h : !rk.host<tensor<8xf32>>
   rk.wait %f : tensor<8xf32>
   rk.drop %f : tensor<8xf32>
-  rk.drop %u : tensor<8xf32>
   return %v : tensor<8xf32>
 }
 
@@ -436,16 +436,48 @@ rk.node @up {
   rk.yield %x : tensor<8xf32>
 }
 func.func @s11_made_again_on_its_way(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
+  // expected-note @+1 {{'norm' is produced here}}
   %a = rk.run @norm(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // expected-note @+1 {{its offload starts here}}
   %h = rk.offload %a : tensor<8xf32>
-  // expected-error @+1 {{S11: 'norm' is made again while its offload is on its way}}
+  // It cannot be dropped on its way, so S3 is broken as well.
+  // expected-error @+2 {{S11: 'norm' is made again while its offload is on its way}}
+  // expected-error @+1 {{S3: 'norm' is produced again before its drop}}
   %b = rk.run again @norm(%x) : (tensor<8xf32>) -> tensor<8xf32>
   %u = rk.run @up(%b) : (tensor<8xf32>) -> tensor<8xf32>
   rk.drop %a : tensor<8xf32>
   rk.drop %h : !rk.host<tensor<8xf32>>
   rk.drop %b : tensor<8xf32>
   return %u : tensor<8xf32>
+}
+
+// -----
+
+rk.node @norm {
+^bb0(%x: tensor<8xf32>):
+  rk.yield %x : tensor<8xf32>
+}
+rk.node @up {
+^bb0(%x: tensor<8xf32>):
+  rk.yield %x : tensor<8xf32>
+}
+func.func @s3_made_again_while_its_copy_is_live(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
+  %a = rk.run @norm(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %h = rk.offload %a : tensor<8xf32>
+  %u = rk.run @up(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.wait %h : !rk.host<tensor<8xf32>>
+  rk.drop %a : tensor<8xf32>
+  rk.drop %u : tensor<8xf32>
+  // expected-note @+1 {{'norm' is produced here}}
+  %f = rk.fetch %h : tensor<8xf32>
+  %v = rk.run again @up(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.wait %f : tensor<8xf32>
+  rk.drop %h : !rk.host<tensor<8xf32>>
+  // expected-error @+1 {{S3: 'norm' is produced again before its drop}}
+  %b = rk.run again @norm(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.drop %f : tensor<8xf32>
+  rk.drop %b : tensor<8xf32>
+  return %v : tensor<8xf32>
 }
 
 // -----
@@ -547,13 +579,13 @@ func.func @s4_on_something_else(%x: tensor<8xf32>) -> tensor<8xf32> attributes {
   rk.wait %h : !rk.host<tensor<8xf32>>
   rk.drop %b : tensor<8xf32>
   rk.drop %c : tensor<8xf32>
+  rk.drop %a : tensor<8xf32>
   %f = rk.fetch %h : tensor<8xf32>
   %d = rk.run again @norm(%x) : (tensor<8xf32>) -> tensor<8xf32>
   rk.wait %f : tensor<8xf32>
   rk.drop %h : !rk.host<tensor<8xf32>>
   // expected-error @+1 {{S4: 'add' runs again on 'up' as operand 0, its first run on 'norm'}}
   %e = rk.run again @add(%f, %f) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
-  rk.drop %a : tensor<8xf32>
   rk.drop %d : tensor<8xf32>
   rk.drop %f : tensor<8xf32>
   return %e : tensor<8xf32>

@@ -97,7 +97,7 @@ func.func @s2_overwritten(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.sta
 
 // -----
 
-// S3: what is not an output is dropped by the end.
+// S3: what is not an output is dropped by the end, and before it is produced again.
 
 rk.node @gelu {
 ^bb0(%x: tensor<8xf32>):
@@ -121,6 +121,62 @@ func.func @s3_generator_never_dropped(%x: tensor<8xf32>) -> tensor<8xf32> attrib
   %a, %state = rk.run @drop(%x) : (tensor<8xf32>) -> (tensor<8xf32>, !rk.generator)
   // expected-note @+1 {{the step ends here}}
   return %a : tensor<8xf32>
+}
+
+// -----
+
+rk.node @relu {
+^bb0(%x: tensor<8xf32>):
+  rk.yield %x : tensor<8xf32>
+}
+rk.node @add {
+^bb0(%x: tensor<8xf32>, %y: tensor<8xf32>):
+  rk.yield %x : tensor<8xf32>
+}
+func.func @s3_produced_again_while_live(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
+  // expected-note @+1 {{'relu' is produced here}}
+  %a = rk.run @relu(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-error @+1 {{S3: 'relu' is produced again before its drop}}
+  %a_0 = rk.run again @relu(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %b = rk.run @add(%a, %a_0) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  rk.drop %a : tensor<8xf32>
+  rk.drop %a_0 : tensor<8xf32>
+  return %b : tensor<8xf32>
+}
+
+// -----
+
+rk.node @fc {
+^bb0(%x: tensor<8xf32>):
+  rk.yield %x, %x : tensor<8xf32>, tensor<8xf32>
+}
+func.func @s3_one_of_two_results_is_still_live(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
+  // expected-note @+1 {{'fc.1' is produced here}}
+  %a, %saved = rk.run @fc(%x) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  rk.drop %a : tensor<8xf32>
+  // expected-error @+1 {{S3: 'fc.1' is produced again before its drop}}
+  %a_0, %saved_0 = rk.run again @fc(%x) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  rk.drop %saved : tensor<8xf32>
+  rk.drop %saved_0 : tensor<8xf32>
+  return %a_0 : tensor<8xf32>
+}
+
+// -----
+
+// An overwrite ends the life of what it overwrites, as a drop does.
+rk.node @fc {
+^bb0(%x: tensor<8xf32>):
+  rk.yield %x : tensor<8xf32>
+}
+rk.node @relu overwrites(0) {
+^bb0(%x: tensor<8xf32>):
+  rk.yield %x : tensor<8xf32>
+}
+func.func @s3_produced_again_after_an_overwrite_is_legal(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+  %a = rk.run @fc(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %b = rk.run overwrite @relu(%a) : (tensor<8xf32>) -> tensor<8xf32>
+  %a_0 = rk.run again @fc(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %a_0, %b : tensor<8xf32>, tensor<8xf32>
 }
 
 // -----
@@ -172,12 +228,13 @@ rk.node @fc {
 ^bb0(%x: tensor<8xf32>):
   rk.yield %x : tensor<8xf32>
 }
-func.func @s4_other_operand(%x: tensor<8xf32> {rk.name = "input"}, %y: tensor<8xf32> {rk.name = "target"}) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s4_other_operand(%x: tensor<8xf32> {rk.name = "input"}, %y: tensor<8xf32> {rk.name = "target"}) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
   // expected-note @+1 {{its first run is here}}
   %a = rk.run @fc(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  rk.drop %a : tensor<8xf32>
   // expected-error @+1 {{S4: 'fc' runs again on 'target' as operand 0, its first run on 'input'}}
   %b = rk.run again @fc(%y) : (tensor<8xf32>) -> tensor<8xf32>
-  return %a, %b : tensor<8xf32>, tensor<8xf32>
+  return %b : tensor<8xf32>
 }
 
 // -----
@@ -191,16 +248,17 @@ rk.node @relu {
 ^bb0(%x: tensor<2x4xf32>):
   rk.yield %x : tensor<2x4xf32>
 }
-func.func @s4_reproduced_operand_is_legal(%x: tensor<8xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s4_reproduced_operand_is_legal(%x: tensor<8xf32>) -> tensor<2x4xf32> attributes {rk.stage = #rk.stage<scheduled>} {
   %a = rk.run @fc(%x) : (tensor<8xf32>) -> tensor<8xf32>
   %v = rk.aten "aten.view.default"(%a, [2, 4]) aliases(0) : (tensor<8xf32>) -> tensor<2x4xf32>
   %r = rk.run @relu(%v) : (tensor<2x4xf32>) -> tensor<2x4xf32>
   rk.drop %a : tensor<8xf32>
+  rk.drop %r : tensor<2x4xf32>
   %b = rk.run again @fc(%x) : (tensor<8xf32>) -> tensor<8xf32>
   %w = rk.aten "aten.view.default"(%b, [2, 4]) aliases(0) : (tensor<8xf32>) -> tensor<2x4xf32>
   %s = rk.run again @relu(%w) : (tensor<2x4xf32>) -> tensor<2x4xf32>
   rk.drop %b : tensor<8xf32>
-  return %r, %s : tensor<2x4xf32>, tensor<2x4xf32>
+  return %s : tensor<2x4xf32>
 }
 
 // -----
@@ -213,15 +271,16 @@ rk.node @other random {
 ^bb0(%x: tensor<8xf32>):
   rk.yield %x : tensor<8xf32>
 }
-func.func @s4_generator_of_another_run(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s4_generator_of_another_run(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
   // expected-note @+1 {{its first run is here}}
   %a, %state = rk.run @drop(%x) : (tensor<8xf32>) -> (tensor<8xf32>, !rk.generator)
   %b, %wrong = rk.run @other(%x) : (tensor<8xf32>) -> (tensor<8xf32>, !rk.generator)
+  rk.drop %a : tensor<8xf32>
   // expected-error @+1 {{S4: 'drop' runs again from 'other.state', not from the generator state of its first run}}
   %c = rk.run again @drop(%x, %wrong) : (tensor<8xf32>, !rk.generator) -> tensor<8xf32>
   rk.drop %state : !rk.generator
   rk.drop %wrong : !rk.generator
-  return %a, %b, %c : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  return %b, %c : tensor<8xf32>, tensor<8xf32>
 }
 
 // -----
@@ -234,14 +293,15 @@ rk.node @other random {
 ^bb0(%x: tensor<8xf32>):
   rk.yield %x : tensor<8xf32>
 }
-func.func @s4_generator_not_saved(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s4_generator_not_saved(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
   // expected-note @+1 {{its first run is here}}
   %a = rk.run @drop(%x) : (tensor<8xf32>) -> tensor<8xf32>
   %b, %wrong = rk.run @other(%x) : (tensor<8xf32>) -> (tensor<8xf32>, !rk.generator)
+  rk.drop %a : tensor<8xf32>
   // expected-error @+1 {{S4: 'drop' is random and runs again, but its first run saves no generator state}}
   %c = rk.run again @drop(%x, %wrong) : (tensor<8xf32>, !rk.generator) -> tensor<8xf32>
   rk.drop %wrong : !rk.generator
-  return %a, %b, %c : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>
+  return %b, %c : tensor<8xf32>, tensor<8xf32>
 }
 
 // -----
@@ -251,12 +311,13 @@ rk.node @drop random {
 ^bb0(%x: tensor<8xf32>):
   rk.yield %x : tensor<8xf32>
 }
-func.func @s4_again_without_generator(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) attributes {rk.stage = #rk.stage<scheduled>} {
+func.func @s4_again_without_generator(%x: tensor<8xf32>) -> tensor<8xf32> attributes {rk.stage = #rk.stage<scheduled>} {
   %a, %state = rk.run @drop(%x) : (tensor<8xf32>) -> (tensor<8xf32>, !rk.generator)
   rk.drop %state : !rk.generator
+  rk.drop %a : tensor<8xf32>
   // expected-error @+1 {{S4: 'drop' is random: 'again' takes the generator state of its first run as its last operand}}
   %b = rk.run again @drop(%x) : (tensor<8xf32>) -> tensor<8xf32>
-  return %a, %b : tensor<8xf32>, tensor<8xf32>
+  return %b : tensor<8xf32>
 }
 
 // -----
