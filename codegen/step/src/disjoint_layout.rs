@@ -12,7 +12,8 @@ use crate::error::Invalid;
 use crate::layout::{Launch, Layout, Place, Space};
 use crate::memory_account::gradient_slots;
 use crate::model::{Instr, Run, Slot, Step, TensorSpec};
-use crate::origin::{Origin, original, origins};
+use crate::origin::{Origin, origins};
+use crate::original::original;
 
 /// The step in its original order, at addresses of its own; a step without a layout stays without.
 ///

@@ -80,3 +80,9 @@ pub struct Invalid {
     /// What: complete, with the value's name; begins with the law's label where a law is broken.
     pub message: String,
 }
+
+impl Invalid {
+    pub(crate) fn at(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { place: place.into(), message: message.into() }
+    }
+}

@@ -15,6 +15,9 @@ use crate::error::Invalid;
 use crate::memory_account::gradient_slots;
 use crate::model::{GENERATOR_BYTES, Instr, Slot, Step};
 
+/// More than any machine has, and little enough to be added up in 64 bits.
+const MOST_BYTES: u64 = 1 << 62;
+
 /// Bytes of a space that are needed over a range of instructions, both ends included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Occupied {
@@ -85,6 +88,11 @@ pub fn check(step: &Step, layout: &Layout) -> Result<(), Invalid> {
         let message = format!("{:?}, but the step was recorded on {:?}", layout.target, step.device);
         return at("layout.target".into(), message);
     }
+    for (name, bytes) in [("arena_bytes", layout.arena_bytes), ("gradient_bytes", layout.gradient_bytes)] {
+        if bytes > MOST_BYTES {
+            return at(format!("layout.{name}"), format!("{bytes} bytes are too many"));
+        }
+    }
     let gradient = gradient_slots(step)?;
     let mut places = layout.places.iter().enumerate();
     let runs = step.program.instrs.iter().enumerate().filter_map(|(index, instr)| match instr {
@@ -124,7 +132,31 @@ pub fn check(step: &Step, layout: &Layout) -> Result<(), Invalid> {
     if let Some((index, _)) = places.next() {
         return at(format!("layout.places[{index}]"), "no run assigns this slot".into());
     }
+    s6_in_place(step, layout)?;
     s7(step, layout)
+}
+
+/// S6: an overwriting run writes its first output where the operand lies that it overwrites.
+fn s6_in_place(step: &Step, layout: &Layout) -> Result<(), Invalid> {
+    // They stand in the order of their slots.
+    let place = |slot: Slot| {
+        let index = layout.places.binary_search_by_key(&slot, |place| place.slot).ok()?;
+        layout.places.get(index)
+    };
+    for (index, instr) in step.program.instrs.iter().enumerate() {
+        let Instr::Run(run) = instr else { continue };
+        let taken = step.nodes[run.node.index()].overwrites.filter(|_| run.overwrite);
+        let Some((operand, &first)) = taken.map(|k| run.inputs[k as usize]).zip(run.outputs.first()) else {
+            continue;
+        };
+        let where_of = |slot: Slot| place(slot).map(|place| (place.space, place.offset));
+        if place(first).is_some_and(|place| place.bytes > 0) && where_of(operand) != where_of(first) {
+            let (operand, first) = (step.slot_name(operand), step.slot_name(first));
+            let message = format!("S6: it overwrites {operand}, but {first} lies in another place");
+            return Err(Invalid::at(step.place_of(index), message));
+        }
+    }
+    Ok(())
 }
 
 /// S7: places are aligned and in their space, and what is needed at the same time does not overlap.

@@ -10,8 +10,10 @@
 //! | [`value`] | arguments of an ATen call, floats kept exactly |
 //! | [`kernel`] | generated kernels: machine code and launches |
 //! | [`mod@file`] | reading and writing, version and checksum, one clear line for a bad file |
-//! | [`validate`] | every index and the laws S1–S5 as far as a file can show them |
-//! | [`origin`] | which node first made a value; the schedule without rematerialization |
+//! | [`validate`] | whether a file makes sense: the form of all its parts, then the judge of `rk-plan` on its program |
+//! | [`judged`] | a program before the judge, and what that says in the words of the file |
+//! | [`origin`] | which node first made a value |
+//! | [`mod@original`] | the schedule without rematerialization |
 //! | [`layout`] | addresses of a lowered step, and their check (S7) |
 //! | [`mod@disjoint_layout`] | the step before the rewrite at addresses that nothing shares |
 //! | [`launch_schedule`] | what a lowered step queues: launches, streams, addresses, waits |
@@ -27,12 +29,17 @@ pub mod error;
 pub mod explain;
 pub mod file;
 pub mod graph_segments;
+pub mod judged;
 pub mod kernel;
 pub mod launch_schedule;
 pub mod layout;
 pub mod memory_account;
 pub mod model;
+mod node_form;
 pub mod origin;
+pub mod original;
+mod plan_graph;
+mod program_form;
 pub mod queue;
 pub mod validate;
 pub mod value;
@@ -49,7 +56,8 @@ pub use model::{
     Arg, Call, Constant, Data, GENERATOR_BYTES, Instr, Local, Node, NodeId, NodeOutput, Output, OutputRole,
     Plan, Program, Role, Run, Slot, Source, Step, TensorSpec,
 };
-pub use origin::{Origin, original, origins};
+pub use origin::{Origin, origins};
+pub use original::original;
 pub use queue::Queue;
 pub use rk_vocabulary::ElementType;
 pub use value::ArgValue;

@@ -4,7 +4,12 @@
 //! workspace, plus saved generator states. Arguments, constants, and values whose storage becomes a gradient do not
 //! count. A node that overwrites without the right to works on a copy, which is its first output: nothing extra.
 //!
+//! The judge of `rk-plan` counts, too, from the lives of values and once per run; this one adds and subtracts as the executor
+//! does, and once per instruction, for people. Two ways to one peak: tests compare them.
+//!
 //! Not here: the measured peak (see `rk-runtime`). The two are compared in tests and by `rk-run`.
+
+use std::collections::BTreeSet;
 
 use crate::error::Invalid;
 use crate::model::{GENERATOR_BYTES, Instr, OutputRole, Step};
@@ -23,21 +28,26 @@ pub struct MemoryAccount {
     pub peak_at: Option<usize>,
 }
 
-/// For each slot: does its storage become a gradient? Then it does not count as an activation.
+/// For each slot: does its storage become a gradient, and nothing else? Then it does not count as an activation.
 ///
 /// # Errors
 /// As [`origins`].
 pub fn gradient_slots(step: &Step) -> Result<Vec<bool>, Invalid> {
     let of = origins(step)?;
-    let bases = output_bases(step);
-    let mut gradient: Vec<Origin> = Vec::new();
-    for (output, base) in step.outputs.iter().zip(&bases) {
-        if output.role == OutputRole::Gradient {
-            gradient.extend(of[base.index()]);
-        }
+    let gradients = gradient_origins(step, &of);
+    Ok(of.iter().map(|origin| origin.is_some_and(|origin| gradients.contains(&origin))).collect())
+}
+
+/// What [`gradient_slots`] says, by origin.
+pub(crate) fn gradient_origins(step: &Step, of: &[Option<Origin>]) -> BTreeSet<Origin> {
+    let (mut gradients, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for (output, base) in step.outputs.iter().zip(output_bases(step)) {
+        let Some(origin) = of.get(base.index()).copied().flatten() else { continue };
+        let kind = if output.role == OutputRole::Gradient { &mut gradients } else { &mut others };
+        kind.insert(origin);
     }
-    gradient.sort();
-    Ok(of.iter().map(|o| o.is_some_and(|o| gradient.binary_search(&o).is_ok())).collect())
+    gradients.retain(|origin| !others.contains(origin));
+    gradients
 }
 
 /// Counts a program's bytes. The step must be valid.

@@ -200,7 +200,7 @@ pub struct TensorSpec {
 impl TensorSpec {
     /// Number of elements.
     pub fn elements(&self) -> u64 {
-        self.shape.iter().map(|&s| s.max(0) as u64).product()
+        self.shape.iter().fold(1, |all: u64, &size| all.saturating_mul(size.max(0) as u64))
     }
 
     /// Element strides, written out for contiguous tensors as well.
@@ -223,9 +223,9 @@ impl TensorSpec {
         if self.shape.contains(&0) {
             return 0;
         }
-        let span: i64 =
-            self.shape.iter().zip(self.full_strides()).map(|(&n, s)| (n - 1).saturating_mul(s)).sum();
-        (span.max(0) as u64 + 1) * self.dtype.bytes()
+        let reach = |(&size, stride): (&i64, i64)| size.saturating_sub(1).saturating_mul(stride);
+        let span = self.shape.iter().zip(self.full_strides()).map(reach).fold(0, i64::saturating_add);
+        (span.max(0) as u64 + 1).saturating_mul(self.dtype.bytes())
     }
 }
 
@@ -409,6 +409,18 @@ impl Step {
                 .is_some_and(|node| node.ops.iter().any(|call| call.op == TANGENTS)),
             Instr::Drop(_) => false,
         })
+    }
+
+    /// What an instruction of the program is called in messages: `program[5] run again "norm"`.
+    pub(crate) fn place_of(&self, at: usize) -> String {
+        match self.program.instrs.get(at) {
+            Some(Instr::Run(run)) => {
+                let name = self.nodes.get(run.node.index()).map_or("", |node| &node.name);
+                format!("program[{at}] run{} {name:?}", if run.again { " again" } else { "" })
+            }
+            Some(Instr::Drop(_)) => format!("program[{at}] drop"),
+            None => "program".into(),
+        }
     }
 
     /// A name for a slot as the user knows it: an argument's or constant's own, else `%12`.

@@ -1,14 +1,13 @@
-//! Where each value of a program first came from, and the schedule without rematerialization.
+//! Where each value of a program first came from.
 //!
 //! Two runs of a node make the same values (S4), so a slot is named by its *origin*: the node and the output's
 //! number. A second run must read operands of the same origins as the first; this is checked here because it is what
-//! makes `again` mean something. From the origins alone the original schedule follows: every node once in its original
-//! order, every value dropped at its last use. `rk-run --check` runs it as the step before the rewrite.
+//! makes `again` mean something. In a graph of `rk-plan` an origin is a value, and nobody can read another.
 //!
-//! Not here: liveness (see [`crate::validate`]).
+//! Not here: which slots are live ([`crate::judged`]), the schedule that follows from the origins ([`mod@crate::original`]).
 
 use crate::error::Invalid;
-use crate::model::{Call, Instr, NodeId, Program, Run, Slot, Step};
+use crate::model::{Instr, NodeId, Slot, Step};
 
 /// Where the content of a slot was first made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,99 +79,4 @@ pub fn output_bases(step: &Step) -> Vec<Slot> {
         slot
     };
     step.program.outputs.iter().map(|&s| base(s)).collect()
-}
-
-/// The schedule without rematerialization: every node once in its original order, in place where the original step
-/// was, every value dropped at its last use.
-///
-/// # Errors
-/// As [`origins`], and a node that the program never runs, whose operands are therefore unknown.
-pub fn original(step: &Step) -> Result<Program, Invalid> {
-    let of = origins(step)?;
-    let mut first_run: Vec<Option<&Run>> = vec![None; step.nodes.len()];
-    for instr in &step.program.instrs {
-        if let Instr::Run(run) = instr {
-            first_run[run.node.index()].get_or_insert(run);
-        }
-    }
-    // Slots of the new program: residents keep theirs, then the outputs of each node in order, then the epilogue's.
-    let mut base = step.resident();
-    let mut first_slot = Vec::with_capacity(step.nodes.len());
-    for node in &step.nodes {
-        first_slot.push(base);
-        base += node.outputs.len() as u32;
-    }
-    let mut slot_of = vec![u32::MAX; of.len()];
-    let mut next = base;
-    for (old, origin) in of.iter().enumerate() {
-        slot_of[old] = match origin {
-            Some(Origin::Resident(slot)) => slot.0,
-            Some(Origin::Result(node, k)) => first_slot[node.index()] + k,
-            Some(Origin::Epilogue(_)) => {
-                next += 1;
-                next - 1
-            }
-            Some(Origin::State(_)) | None => u32::MAX,
-        };
-    }
-    let map = |slot: Slot| Slot(slot_of[slot.index()]);
-
-    let mut runs = Vec::with_capacity(step.nodes.len());
-    for (i, node) in step.nodes.iter().enumerate() {
-        let run = first_run[i].ok_or_else(|| Invalid {
-            place: format!("nodes[{i}] {:?}", node.name),
-            message: "the program never runs it".into(),
-        })?;
-        let outputs = (0..node.outputs.len() as u32).map(|k| Slot(first_slot[i] + k)).collect();
-        runs.push(Run {
-            node: NodeId(i as u32),
-            again: false,
-            overwrite: false,
-            inputs: run.inputs.iter().map(|&s| map(s)).collect(),
-            outputs,
-            state_out: None,
-            state_in: None,
-        });
-    }
-    let epilogue: Vec<Call> = step
-        .program
-        .epilogue
-        .iter()
-        .map(|call| Call {
-            args: call.args.iter().map(|a| a.map_values(&mut |v| map(Slot(v)).0)).collect(),
-            results: call.results.iter().map(|r| r.map(|r| map(Slot(r)).0)).collect(),
-            ..call.clone()
-        })
-        .collect();
-    let outputs: Vec<Slot> = step.program.outputs.iter().map(|&s| map(s)).collect();
-
-    // The last run that reads each slot; `runs.len()` when it is needed to the end.
-    let mut last = vec![None; next as usize];
-    for (i, run) in runs.iter().enumerate() {
-        run.inputs.iter().chain(&run.outputs).for_each(|s| last[s.index()] = Some(i));
-    }
-    let end = runs.len();
-    outputs.iter().for_each(|s| last[s.index()] = Some(end));
-    for call in &epilogue {
-        call.args.iter().for_each(|a| a.for_each_value(&mut |v| last[v as usize] = Some(end)));
-    }
-
-    let mut instrs = Vec::new();
-    for (i, mut run) in runs.into_iter().enumerate() {
-        let dead = |s: Slot| s.0 >= step.resident() && last[s.index()] == Some(i);
-        if let Some(k) = step.nodes[i].overwrites {
-            let operand = run.inputs[k as usize];
-            let once = run.inputs.iter().filter(|s| **s == operand).count() == 1;
-            run.overwrite = dead(operand) && once;
-        }
-        let taken = run.overwrite.then(|| run.inputs[step.nodes[i].overwrites.unwrap_or(0) as usize]);
-        let mut drops: Vec<Slot> =
-            run.inputs.iter().chain(&run.outputs).copied().filter(|&s| dead(s)).collect();
-        drops.retain(|s| Some(*s) != taken);
-        drops.sort();
-        drops.dedup();
-        instrs.push(Instr::Run(run));
-        instrs.extend(drops.into_iter().map(Instr::Drop));
-    }
-    Ok(Program { slots: next, instrs, epilogue, outputs })
 }

@@ -55,6 +55,7 @@ fn what_a_layout_must_have() {
         broken(|l| l.launches.truncate(4)),
         broken(|l| l.launches[2].instr = 2),
         broken(|l| l.target = "cuda".into()),
+        broken(|l| l.arena_bytes = u64::MAX),
     ];
     insta::assert_snapshot!(messages.join("\n"));
 }
@@ -75,4 +76,8 @@ fn in_place() {
     layout.arena_bytes = 16 << 10;
     (layout.launches[3].instr, layout.launches[4].instr) = (4, 5);
     validate(&step).unwrap();
+    let layout = step.layout.as_mut().unwrap();
+    (layout.places[2].offset, layout.arena_bytes) = (16 << 10, 24 << 10);
+    let elsewhere = validate(&step).unwrap_err().to_string();
+    insta::assert_snapshot!(elsewhere, @r#"program[3] run "down": S6: it overwrites %2, but %3 lies in another place"#);
 }

@@ -53,3 +53,44 @@ fn the_storage_of_a_gradient_does_not_count() {
     let account = memory_account(&step).unwrap();
     assert_eq!((account.peak, account.live.last().copied()), (12 << 10, Some(0)));
 }
+
+#[test]
+fn the_storage_of_a_gradient_that_is_an_output_too_counts() {
+    let mut step = block();
+    step.outputs.push(rk_step::Output { role: rk_step::OutputRole::Gradient, name: "w".into() });
+    step.program.outputs.push(step.program.outputs[0]);
+    rk_step::validate::validate(&step).unwrap();
+    assert_eq!(memory_account(&step).unwrap().live.last(), Some(&4096));
+}
+
+#[test]
+fn the_original_works_on_a_copy_where_sizes_differ() {
+    let mut step = block();
+    // `down` would write its 4 KiB over the 8 KiB of `up`.
+    step.nodes[2].overwrites = Some(0);
+    step.program = original(&step).unwrap();
+    assert!(!step.program.instrs.iter().any(|instr| matches!(instr, Instr::Run(run) if run.overwrite)));
+    rk_step::validate::validate(&step).unwrap();
+}
+
+#[test]
+fn the_original_of_a_random_step_saves_no_state() {
+    let mut step = sample::noisy();
+    step.program = original(&step).unwrap();
+    rk_step::validate::validate(&step).unwrap();
+    assert!(
+        step.program
+            .instrs
+            .iter()
+            .all(|instr| matches!(instr, Instr::Drop(_) | Instr::Run(rk_step::Run { state_out: None, .. })))
+    );
+}
+
+#[test]
+fn a_step_without_nodes_has_an_original() {
+    let mut step = block();
+    step.nodes.clear();
+    step.program = rk_step::Program { slots: 1, instrs: vec![], epilogue: vec![], outputs: vec![Slot(0)] };
+    rk_step::validate::validate(&step).unwrap();
+    assert_eq!(original(&step).unwrap(), step.program);
+}

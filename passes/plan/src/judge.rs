@@ -90,12 +90,14 @@ pub enum Illegal {
         value: ValueId,
     },
     /// S3: still live at the end, or produced again before its drop.
-    #[error("S3 broken: value {} of step {produced_at} is never dropped", value.0)]
+    #[error("S3 broken: value {} of step {produced_at} is not dropped in time", value.0)]
     S3NeverDropped {
         /// What.
         value: ValueId,
         /// The step that produced it.
         produced_at: usize,
+        /// The step that produces it once more; `None`: the schedule ends.
+        again_at: Option<usize>,
     },
     /// S4: `again` on a first run, or a second run without it.
     #[error("S4 broken at step {step}: node {} cannot reproduce its first run", node.0)]
@@ -182,8 +184,11 @@ impl Illegal {
             Self::S2DropOfDeadValue { step, value: what } => {
                 format!("S2 broken at step {step}: {} is dropped but not live", value(what))
             }
-            Self::S3NeverDropped { value: what, produced_at } => {
-                format!("S3 broken: {}, produced at step {produced_at}, is never dropped", value(what))
+            Self::S3NeverDropped { value: what, produced_at, again_at } => {
+                let when = again_at.map_or("is never dropped".into(), |at| {
+                    format!("is produced again at step {at} before its drop")
+                });
+                format!("S3 broken: {}, produced at step {produced_at}, {when}", value(what))
             }
             Self::S4NotReproducible { step, node: who, again } => {
                 let why =
@@ -290,7 +295,8 @@ pub fn judge_schedule(graph: &Graph, schedule: &Schedule, budget: Option<Bytes>)
                     return Err(Illegal::S4NotReproducible { step, node, again });
                 }
                 if let Some(&value) = about.writes.iter().find(|value| live[value.index()]) {
-                    return Err(Illegal::S3NeverDropped { value, produced_at: produced_at[value.index()] });
+                    let (produced_at, again_at) = (produced_at[value.index()], Some(step));
+                    return Err(Illegal::S3NeverDropped { value, produced_at, again_at });
                 }
                 lives.run(step, runs.len(), node)?;
                 if overwrite {
@@ -326,7 +332,8 @@ pub fn judge_schedule(graph: &Graph, schedule: &Schedule, budget: Option<Bytes>)
                 return Err(Illegal::S1OperandNotLive { step, reader: None, value: id, dropped: true });
             }
             (false, true, _) => {
-                return Err(Illegal::S3NeverDropped { value: id, produced_at: produced_at[index] });
+                let produced_at = produced_at[index];
+                return Err(Illegal::S3NeverDropped { value: id, produced_at, again_at: None });
             }
             (false, false, _) => {}
         }

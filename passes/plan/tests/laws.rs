@@ -72,9 +72,10 @@ fn s2_no_second_drop() {
 #[test]
 fn s3_every_value_is_dropped_or_returned() {
     let at_the_end = illegal("a 8 1; b(a) 8 1", &[run(0), run(1), drop(1)]);
-    assert_eq!(at_the_end, Illegal::S3NeverDropped { value: ValueId(0), produced_at: 0 });
+    assert_eq!(at_the_end, Illegal::S3NeverDropped { value: ValueId(0), produced_at: 0, again_at: None });
     let twice_live = illegal("a 8 1; b(a) 8 1", &[run(0), again(0), run(1), drop(0), drop(1)]);
-    assert_eq!(twice_live, Illegal::S3NeverDropped { value: ValueId(0), produced_at: 0 });
+    assert_eq!(twice_live, Illegal::S3NeverDropped { value: ValueId(0), produced_at: 0, again_at: Some(1) });
+    insta::assert_snapshot!(twice_live.describe(&graph("a 8 1; b(a) 8 1")), @"S3 broken: 'a' (8 B), produced at step 0, is produced again at step 1 before its drop");
 }
 
 #[test]

@@ -306,22 +306,27 @@ impl<'a> Fool<'a> {
         Slot(self.program.slots - 1)
     }
 
-    fn operand(&mut self, old: Slot, pinned: &mut Vec<(u32, u32)>) -> Slot {
+    /// Sees to it that a value is there. In which slot, is clear once all are that are needed together.
+    fn bring(&mut self, old: Slot, pinned: &mut Vec<(u32, u32)>) {
         if old.0 < self.step.resident() {
-            return old;
+            return;
         }
         let key = self.of[&old];
         if !self.live.contains_key(&key) {
             self.run(key.0, true, pinned);
         }
         pinned.push(key);
-        self.live[&key]
+    }
+
+    fn there(&self, old: Slot) -> Slot {
+        self.of.get(&old).map_or(old, |key| self.live[key])
     }
 
     fn run(&mut self, node: u32, again: bool, pinned: &mut Vec<(u32, u32)>) {
         let depth = pinned.len();
         let run = self.first[node as usize].clone();
-        let inputs: Vec<Slot> = run.inputs.iter().map(|&s| self.operand(s, pinned)).collect();
+        run.inputs.iter().for_each(|&s| self.bring(s, pinned));
+        let inputs: Vec<Slot> = run.inputs.iter().map(|&s| self.there(s)).collect();
         pinned.truncate(depth);
         let body = &self.step.nodes[node as usize];
         let mut overwrite = false;
@@ -338,10 +343,9 @@ impl<'a> Fool<'a> {
         for k in 0..body.outputs.len() as u32 {
             let slot = self.slot();
             outputs.push(slot);
-            // A second run makes all outputs again; those that are still live are dropped at once.
-            if let Some(old) = self.live.insert((node, k), slot) {
-                self.live.insert((node, k), old);
-            }
+            // A second run makes all outputs again; those that are still live are dropped before (S3).
+            let old = self.live.insert((node, k), slot);
+            self.program.instrs.extend(old.map(Instr::Drop));
         }
         let (mut state_out, mut state_in) = (None, None);
         if body.random && again {
@@ -351,8 +355,6 @@ impl<'a> Fool<'a> {
             self.states.insert(node, slot);
             state_out = Some(slot);
         }
-        let extra: Vec<Slot> =
-            outputs.iter().copied().filter(|s| !self.live.values().any(|l| l == s)).collect();
         let node = NodeId(node);
         self.program.instrs.push(Instr::Run(Run {
             node,
@@ -363,7 +365,6 @@ impl<'a> Fool<'a> {
             state_out,
             state_in,
         }));
-        self.program.instrs.extend(extra.into_iter().map(Instr::Drop));
     }
 
     fn finish(mut self) -> Program {
@@ -377,10 +378,8 @@ impl<'a> Fool<'a> {
             call.args.iter().for_each(|a| a.for_each_value(&mut |s| needed.push(Slot(s))));
         }
         needed.extend(old.outputs.iter().copied().filter(|s| !views.contains(s)));
-        for s in needed {
-            let new = self.operand(s, &mut pinned);
-            map.insert(s, new);
-        }
+        needed.iter().for_each(|&s| self.bring(s, &mut pinned));
+        map.extend(needed.into_iter().map(|s| (s, self.there(s))));
         let keep: Vec<Slot> = map.values().copied().collect();
         let drops: Vec<Slot> =
             self.live.values().chain(self.states.values()).copied().filter(|s| !keep.contains(s)).collect();

@@ -126,3 +126,26 @@ pub fn lowered() -> Step {
     step.plan.arena_bytes = Some(12 << 10);
     step
 }
+
+/// The block whose `norm` draws random numbers: its first run saves the state that its second run takes.
+#[allow(dead_code)]
+pub fn noisy() -> Step {
+    let mut step = block();
+    step.nodes[0].random = true;
+    step.program.slots = 7;
+    let instrs = &mut step.program.instrs;
+    instrs[0] = Instr::Run(Run { state_out: Some(Slot(6)), ..run(0, &[0], &[1]) });
+    instrs[5] = Instr::Run(Run { again: true, state_in: Some(Slot(6)), ..run(0, &[0], &[4]) });
+    instrs.insert(6, drop(6));
+    step
+}
+
+/// The block whose `add` takes the storage of the second `norm` over.
+#[allow(dead_code)]
+pub fn in_place() -> Step {
+    let mut step = block();
+    step.nodes[3].overwrites = Some(0);
+    step.program.instrs[6] = Instr::Run(Run { overwrite: true, ..run(3, &[4, 3], &[5]) });
+    step.program.instrs.remove(7);
+    step
+}
