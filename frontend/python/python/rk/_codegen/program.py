@@ -45,8 +45,8 @@ def suits(step: Step) -> bool:
     """Whether the passes of AOTAutograd that follow have nothing to rewrite: operators of higher order, which
     carry tokens and graphs, must stay in their sight.
     """
-    calls = (node.target for node in step.lines if node is not None)
-    return bool(step.tangents) and not any(isinstance(one, torch._ops.HigherOrderOperator) for one in calls)
+    higher = (isinstance(one, torch._ops.HigherOrderOperator) for one in step.targets)
+    return bool(step.tangents) and not any(higher)
 
 
 class Program:
@@ -56,11 +56,10 @@ class Program:
         """``about`` is what :func:`written` gives, or what it gave to an earlier process."""
         self.first_activation: int | None = about["first_activation"]
         self._about = about
-        self._named = {node.name: node for node in step.gm.graph.nodes}
+        self._named = step.named
         self._constants = types.SimpleNamespace()
-        for node in self._named.values():
-            if node.op == "get_attr":
-                setattr(self._constants, node.target, getattr(step.gm, node.target))
+        for node in step.gm.graph.find_nodes(op="get_attr"):
+            setattr(self._constants, node.target, getattr(step.gm, node.target))
 
     @functools.cached_property
     def forward(self) -> Run:
@@ -103,7 +102,8 @@ class Program:
             elif kind == "input":
                 outputs.append(inputs[value])
             else:
-                outputs.append(graph.create_node("call_function", operator.getitem, (call, place)))
+                pick = operator.getitem, (call, place)
+                outputs.append(graph.create_node("call_function", *pick, name=f"result_{place}"))
                 outputs[-1].meta.update(self._meta(kind, value))
         end = len(outputs) - about["opaque"]
         for one in outputs[end - about["unchecked"] : end]:

@@ -30,7 +30,8 @@ def tensor_of(node: Any) -> torch.Tensor | None:
 
 def is_checkpointed(node: fx.Node) -> bool:
     """Whether the user wants a value of the forward pass computed again (``torch.utils.checkpoint``)."""
-    return node.meta.get("recompute") in _AGAIN and not is_backward(node)
+    policy = node.meta.get("recompute")
+    return policy is not None and policy in _AGAIN and not is_backward(node)
 
 
 def is_opaque(node: fx.Node) -> bool:
@@ -137,6 +138,12 @@ def show_again(view: fx.Node) -> None:
     args, kwargs = fx.node.map_arg((view.args, view.kwargs), lambda node: node.meta["val"])
     with torch.no_grad():
         view.meta = {**view.meta, "val": view.target(*args, **kwargs)}
+
+
+def calls_of(graph: fx.Graph, targets: Iterable[Any]) -> list[fx.Node]:
+    """The calls of these operators, in their order."""
+    found = (graph.find_nodes(op="call_function", target=target, sort=False) for target in targets)
+    return sorted(node for nodes in found for node in nodes)
 
 
 def is_call(node: fx.Node) -> bool:

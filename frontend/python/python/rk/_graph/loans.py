@@ -23,6 +23,7 @@ from torch import fx
 
 from rk._graph import repetition, spelling
 from rk._graph.joint import (
+    calls_of,
     copied,
     is_backward,
     is_backward_only,
@@ -90,10 +91,12 @@ def settle_marks(graph: fx.Graph) -> None:
 
 def _read_late(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> Iterable[fx.Node]:
     """What backward reads of the arguments and of what forward made; ``gradients`` are its results."""
-    backward = dict.fromkeys(filter(is_backward, graph.nodes))
-    for node in backward:
-        if node.op == "call_function":
-            yield from (source for source in node.all_input_nodes if source not in backward)
+    backward: set[fx.Node] = set()
+    for node in graph.nodes:
+        if is_backward(node):
+            backward.add(node)
+            if node.op == "call_function":
+                yield from (source for source in node.all_input_nodes if source not in backward)
     for node in gradients:
         if isinstance(node, fx.Node) and node not in backward:
             yield node
@@ -120,6 +123,8 @@ def compute_again(graph: fx.Graph, outputs: Sequence[fx.Node]) -> None:
     """Lets backward compute for itself what forward hands out and a checkpoint of the user's drops: the
     caller may change it in between, as without rk. All else of the region is left to the plan.
     """
+    if not any(map(is_checkpointed, graph.nodes)):
+        return
     handed_out = set().union(*(storages_of(node) for node in outputs if isinstance(node, fx.Node)))
     again: dict[fx.Node, fx.Node] = {}
     first = None
@@ -191,20 +196,22 @@ class Loans:
                 (self.checked_outputs if seen else self.outputs).add(place)
 
 
-def copy_small(graph: fx.Graph, loans: Loans) -> None:
-    """Gives a copy of a lent argument to those forward nodes that make much more of it than it is."""
-    places = {node: place for place, node in enumerate(graph.nodes)}
-    for argument in [node for node in graph.find_nodes(op="placeholder") if node in loans.arguments]:
+def copy_small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> None:
+    """Gives a copy of a lent argument to those forward nodes that make much more of it than it is;
+    ``gradients`` are what backward gives.
+    """
+    given = {node for node in gradients if node is not None}
+    for argument in graph.find_nodes(op="placeholder"):
         tensor = tensor_of(argument)
-        if tensor.layout is not torch.strided:
+        if tensor is None or tensor.layout is not torch.strided or is_backward_only(argument):
             continue
         readers = [user for user in argument.users if _makes_much(user, argument, SMALL * tensor.nbytes)]
-        if not readers:
+        if not readers or _is_checked(argument, given):
             continue
         value = copied(tensor)
         if value.stride() != tensor.stride():
             continue
-        first = min(readers, key=places.__getitem__)
+        first = min(readers)
         with graph.inserting_before(first):
             copy = graph.call_function(torch.ops.aten.clone.default, (argument,))
         copy.meta = {"val": value, "partitioner_tag": "is_forward", COPY: True}
@@ -215,6 +222,21 @@ def copy_small(graph: fx.Graph, loans: Loans) -> None:
             reader.replace_input_with(argument, copy)
             if _is_view(reader, argument):
                 show_anew(reader)
+
+
+def _is_checked(shown: fx.Node, gradients: set[fx.Node]) -> bool:
+    """Whether backward reads an argument, or a view of it, and autograd would find it changed."""
+    if not shown.meta.get(UNCHECKED):
+        late = any(is_backward(user) and user.op == "call_function" for user in shown.users)
+        if late or shown in gradients:
+            return True
+    early = (user for user in shown.users if user.op == "call_function" and not is_backward(user))
+    return any(_is_view(user, shown) and _is_checked(user, gradients) for user in early)
+
+
+def copies(graph: fx.Graph) -> list[fx.Node]:
+    """What :func:`copy_small` has added."""
+    return [node for node in calls_of(graph, [torch.ops.aten.clone.default]) if node.meta.get(COPY)]
 
 
 def _makes_much(reader: fx.Node, source: fx.Node, least: int) -> bool:

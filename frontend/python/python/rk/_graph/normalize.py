@@ -27,16 +27,16 @@ from torch import fx
 
 from rk._graph import loans, spelling, statistics, writes
 from rk._graph.joint import (
+    calls_of,
     is_backward,
     is_backward_only,
-    is_getitem,
     results_of,
     show_again,
     storage_of,
     storages_of,
     tensor_of,
 )
-from rk._graph.repetition import Manner, manner_of
+from rk._graph.repetition import Manner, is_pure, manner_of
 
 aten = torch.ops.aten
 LIKE = {
@@ -64,9 +64,8 @@ def normalize(graph: fx.Graph, num_fwd_outputs: int, *, fuses: bool = False) -> 
     """
     _complete_tags(graph, num_fwd_outputs)
     statistics.settle(graph)
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in LIKE:
-            _without_shape_operand(graph, node)
+    for node in calls_of(graph, LIKE):
+        _without_shape_operand(graph, node)
     if not fuses:
         writes.merge(graph)
     _once(graph)
@@ -75,8 +74,7 @@ def normalize(graph: fx.Graph, num_fwd_outputs: int, *, fuses: bool = False) -> 
     loans.settle_marks(graph)
     results = graph.output_node().args[0]
     loans.compute_again(graph, results[:num_fwd_outputs])
-    lent = loans.Loans(graph, results[:num_fwd_outputs], results[num_fwd_outputs:])
-    loans.copy_small(graph, lent)
+    loans.copy_small(graph, results[num_fwd_outputs:])
 
 
 def _complete_tags(graph: fx.Graph, num_fwd_outputs: int) -> None:
@@ -85,9 +83,11 @@ def _complete_tags(graph: fx.Graph, num_fwd_outputs: int) -> None:
     """
     late: set[fx.Node] = set()
     for node in graph.nodes:
-        if is_backward_only(node) or is_backward(node) or not late.isdisjoint(node.all_input_nodes):
+        if is_backward(node):
             late.add(node)
-            if node.op == "call_function" and not is_backward(node):
+        elif is_backward_only(node) or not late.isdisjoint(node.all_input_nodes):
+            late.add(node)
+            if node.op == "call_function":
                 node.meta["partitioner_tag"] = "is_backward"
     early = {node for node in graph.output_node().args[0][:num_fwd_outputs] if isinstance(node, fx.Node)}
     for node in reversed(graph.nodes):
@@ -111,16 +111,18 @@ def _once(graph: fx.Graph) -> None:
         storage_of(one) for node in (*returned, *written) for one in results_of(node) if one is not None
     }
     known: dict[Any, list[fx.Node]] = {}
+    plain: dict[int, bool] = {}
     for node in nodes:
         if node.op != "call_function" or is_backward(node) or "recompute" in node.meta:
             continue
-        about = spelling.operator(node.target)
-        if manner_of(node) > Manner.PURE or about.is_effect or spelling.written(node):
-            continue
-        if not is_getitem(node) and not isinstance(node.target, torch._ops.OpOverload):
+        target = id(node.target)
+        is_plain = plain.get(target)
+        if is_plain is None:
+            is_plain = plain[target] = _is_plain(node.target)
+        if not is_plain and not _gives_the_same(node):
             continue
         try:
-            alike = known.setdefault((node.target, node.args, *node.kwargs.items()), [])
+            alike = known.setdefault((target, node.args, *node.kwargs.items()), [])
         except TypeError:
             # An object among its arguments that Python cannot look up.
             continue
@@ -136,6 +138,23 @@ def _once(graph: fx.Graph) -> None:
             graph.erase_node(node)
             for view in views:
                 show_again(view)
+
+
+def _is_plain(target: Any) -> bool:
+    """Whether all calls of an operator with the same values give the same bits, and do nothing else."""
+    if target is operator.getitem:
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or target is spelling.RUNNING_STATISTICS[0]:
+        return False
+    about = spelling.operator(target)
+    return is_pure(target) and not about.is_effect and not about.written
+
+
+def _gives_the_same(call: fx.Node) -> bool:
+    """The same of one call, whose arguments and device tell."""
+    is_effect = spelling.operator(call.target).is_effect or spelling.written(call)
+    is_known = isinstance(call.target, torch._ops.OpOverload)
+    return is_known and not is_effect and manner_of(call) is Manner.PURE
 
 
 def _written(call: fx.Node) -> str:

@@ -106,7 +106,7 @@ def allow_recompute(op: Any) -> Any:
             )
     _allowed.update(map(str, overloads))
     _of_overload.cache_clear()
-    _is_pure.cache_clear()
+    is_pure.cache_clear()
     return op
 
 
@@ -152,7 +152,7 @@ def manner(target: Any, device: str = "cpu") -> Manner:
 
 
 @functools.cache
-def _is_pure(target: OpOverload) -> bool:
+def is_pure(target: OpOverload) -> bool:
     """Whether each call gives the same bits again, whatever its arguments and its device are."""
     is_ordered = target._schema.name not in UNORDERED
     return is_ordered and not _takes_generators(target) and _of_overload(target) is Manner.PURE
@@ -186,7 +186,7 @@ def manner_of(call: fx.Node) -> Manner:
     on made-up values, as costs are measured. What refuses those, or draws from the generator of another
     device than its results', runs once.
     """
-    if joint.is_getitem(call) or (isinstance(call.target, OpOverload) and _is_pure(call.target)):
+    if joint.is_getitem(call) or (isinstance(call.target, OpOverload) and is_pure(call.target)):
         return Manner.PURE
     found = _found(call.target, call, call.graph.owning_module)
     return _watched(call) if found is Manner.WATCHED else found

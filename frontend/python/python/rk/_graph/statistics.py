@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from rk._graph.joint import is_getitem, storages_of, tensor_of
+from rk._graph.joint import calls_of, is_getitem, storages_of, tensor_of
 from rk._graph.loans import show_anew
 
 aten = torch.ops.aten
@@ -30,9 +30,7 @@ LOWER = (torch.bfloat16, torch.float16)
 
 def settle(graph: fx.Graph) -> None:
     """Gives the statistics of all norms the types that they have."""
-    for norm in graph.nodes:
-        if norm.op != "call_function" or norm.target not in NORMS or not _is_mixed(norm):
-            continue
+    for norm in filter(_is_mixed, calls_of(graph, NORMS)):
         values = list(norm.meta["val"])
         for place in STATISTICS:
             values[place] = values[place].to(torch.float32)

@@ -23,7 +23,7 @@ from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
 from rk._graph import joint, loans, spelling
-from rk._graph.repetition import Manner, is_unknown, manner_of
+from rk._graph.repetition import Manner, is_pure, is_unknown, manner_of
 
 
 class Step:
@@ -61,8 +61,29 @@ class Step:
         if not self.tangents:
             return nodes
         # What AOTAutograd appends (updates of arguments) belongs to the forward pass.
-        late = [node for node in nodes if joint.is_backward(node)]
-        return [*(node for node in nodes if not joint.is_backward(node)), None, *late]
+        early: list[fx.Node | None] = []
+        late = []
+        for node in nodes:
+            (late if joint.is_backward(node) else early).append(node)
+        return [*early, None, *late]
+
+    @functools.cached_property
+    def named(self) -> dict[str, fx.Node]:
+        """The nodes by their names."""
+        return {node.name: node for node in self.gm.graph.nodes}
+
+    @functools.cached_property
+    def targets(self) -> list[Any]:
+        """What is called, each once. Hashing an operator takes longer than all else that is done with it."""
+        return list({id(node.target): node.target for node in self.lines if node is not None}.values())
+
+    @functools.cached_property
+    def random(self) -> list[tuple[int, fx.Node]]:
+        """What draws random numbers, with its line."""
+        pure = {id(one) for one in self.targets if isinstance(one, torch._ops.OpOverload) and is_pure(one)}
+        calls = [(line, node) for line, node in enumerate(self.lines, 1) if node is not None]
+        unsure = (one for one in calls if id(one[1].target) not in pure)
+        return [(line, node) for line, node in unsure if manner_of(node) is Manner.RANDOM]
 
     @functools.cached_property
     def loans(self) -> loans.Loans:
@@ -181,19 +202,19 @@ class Step:
         storages: dict[int, int] = {}
         told = [f"{len(self.outputs)} {self.replays}"]
         for node in self.gm.graph.nodes:
-            target, about = node.target, [node.name, node.args, node.meta.get(loans.UNCHECKED, False)]
-            if node.op == "call_function":
+            op, target, meta = node.op, node.target, node.meta
+            told.append(f"\n{node.name!r} {node.args} {meta.get(loans.UNCHECKED, False)}")
+            if op == "call_function":
                 name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
-                about += [name, node.kwargs, node.meta.get("partitioner_tag"), node.meta.get("recompute")]
+                told.append(f" {name} {node.kwargs} {meta.get('partitioner_tag')} {meta.get('recompute')}")
                 if not is_known:
-                    about += [_sizes(node.meta.get("val")), manner_of(node)]
-            elif node.op == "placeholder":
-                about += [target, node in self.static, *_shared(joint.tensor_of(node), storages)]
-            elif node.op == "get_attr":
+                    told.append(f" {_sizes(meta.get('val'))} {manner_of(node)}")
+            elif op == "placeholder":
+                told.append(repr([target, node in self.static, *_shared(joint.tensor_of(node), storages)]))
+            elif op == "get_attr":
                 value = getattr(self.gm, target, None)
                 is_code = isinstance(value, fx.GraphModule)
-                about += [value.code] if is_code else _shared(value, storages)
-            told.append(repr(about))
+                told.append(repr(value.code if is_code else _shared(value, storages)))
         return told
 
 

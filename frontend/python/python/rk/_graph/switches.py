@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import fx
 
 from rk._graph import random_state
 
@@ -97,9 +96,8 @@ def present(names: Iterable[str]) -> Setting:
 class Relevant:
     """The switches that matter to the calls of a graph on a device; each call of it reads them twice."""
 
-    def __init__(self, graph: fx.Graph, device: torch.device) -> None:
-        """An operator that nothing is known of depends on all."""
-        called = {node.target for node in graph.nodes if node.op not in ("placeholder", "output", "get_attr")}
+    def __init__(self, called: Sequence[Any], device: torch.device) -> None:
+        """``called`` are the operators; one that nothing is known of depends on all."""
         texts = [str(one).lower() for one in called]
         known = all(getattr(one, "namespace", getattr(one, "__module__", "")) in _KNOWN for one in called)
         out = {

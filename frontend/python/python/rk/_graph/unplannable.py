@@ -22,17 +22,20 @@ _ELSEWHERE = "or torch.compiler.disable keeps the module out of the graph, and o
 
 def check(graph: fx.Graph) -> None:
     """Raises CompileError, which names operator and module, and says what helps."""
-    computes = any(isinstance(node.meta.get("val"), _SYMBOLIC) for node in graph.nodes)
+    nodes = list(graph.nodes)
+    computes = any(isinstance(node.meta.get("val"), _SYMBOLIC) for node in nodes)
+    inputs = graph.find_nodes(op="placeholder")
     # What computes a value tells more than the input of the backward pass that has its size.
-    for node in sorted(graph.nodes, key=lambda node: node.op == "placeholder"):
-        for value in joint.results_of(node):
-            if value is not None and (reason := _reason(value)):
+    for node in (*(node for node in nodes if node.op != "placeholder"), *inputs):
+        value = node.meta.get("val")
+        is_tensor = isinstance(value, torch.Tensor)
+        for one in (value,) if is_tensor else joint.results_of(node):
+            if one is not None and (reason := _reason(one)):
                 raise CompileError(f"{_named(node)} {reason}")
-        if joint.is_call(node):
-            if computes:
-                _check_arguments(node)
-            if joint.is_opaque(node):
-                _check_object(node)
+        if computes and joint.is_call(node):
+            _check_arguments(node)
+        if not is_tensor and joint.is_call(node) and joint.is_opaque(node):
+            _check_object(node)
 
 
 def _reason(value: torch.Tensor) -> str:

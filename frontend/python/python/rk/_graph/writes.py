@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from rk._graph import spelling
-from rk._graph.joint import is_getitem, results_of, show_again, storage_of, tensor_of
+from rk._graph.joint import calls_of, is_getitem, results_of, show_again, storage_of, tensor_of
 
 aten = torch.ops.aten
 SCATTERS = {
@@ -40,7 +40,7 @@ class Write:
 
 def merge(graph: fx.Graph) -> None:
     """Rewrites the graph in place."""
-    if not any(node.target in SCATTERS or node.target is aten.copy.default for node in graph.nodes):
+    if not calls_of(graph, (*SCATTERS, aten.copy.default)):
         return
     makers: dict[int, fx.Node] = {}
     """Which node made a storage."""
@@ -62,8 +62,8 @@ def merge(graph: fx.Graph) -> None:
             if one is not None and one.layout is torch.strided:
                 makers.setdefault(storage_of(one), node)
     _erase_unread(graph, {*writes, *replaced})
-    for node in list(graph.nodes):
-        if (node.target in SCATTERS or node.target is aten.copy.default) and _is_known(node.args[0]):
+    for node in calls_of(graph, (*SCATTERS, aten.copy.default)):
+        if _is_known(node.args[0]):
             operand = tensor_of(node.args[0])
             if _is_view(node.args[0]) or operand.untyped_storage().nbytes() > _span(operand):
                 _own_operand(graph, node)

@@ -9,7 +9,6 @@ from typing import Any
 
 from rk._codegen import program
 from rk._graph import joint, loans, switches
-from rk._graph.repetition import Manner, manner_of
 from rk._graph.step import Step
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
@@ -103,18 +102,16 @@ class GraphClass:
         """Which arguments are neither parameters nor buffers."""
         self.state = [place for place, one in enumerate(inputs) if one in step.static]
         """Which arguments are parameters and buffers."""
-        copies = [node for node in step.gm.graph.nodes if node.meta.get(loans.COPY)]
+        copies = loans.copies(step.gm.graph)
         sources = [(("node", node.name), node.args[0]) for node in copies]
-        found = [less.Lent.of(key, inputs.index(one), joint.tensor_of(one)) for key, one in sources]
+        places = {one: place for place, one in enumerate(inputs)}
+        found = [less.Lent.of(key, places[one], joint.tensor_of(one)) for key, one in sources]
         self.lent = [one for one in found if one is not None]
         """Which arguments are copied."""
         tensors = [(place, one) for place, one in enumerate(inputs) if joint.tensor_of(one) is not None]
         self.readable = [place for place, one in tensors if one not in step.loans.arguments]
         """Which arguments a second run may read."""
-        lines = enumerate(step.lines, 1)
-        self._random = [(at, node) for at, node in lines if node and manner_of(node) is Manner.RANDOM]
-        """What draws random numbers, with its line."""
-        self.relevant = switches.Relevant(step.gm.graph, self.problem.device)
+        self.relevant = switches.Relevant(step.targets, self.problem.device)
         """The switches of PyTorch's that its kernels depend on."""
 
     def _will_switch(self) -> bool:
@@ -165,7 +162,7 @@ class GraphClass:
         """What writes the passes of a plan."""
         problem, again = self.problem, {line for line, second in schedule.runs if second}
         about = (problem.step, schedule.runs, self._folder, problem.dump)
-        once = [node.name for line, node in self._random if line not in again]
+        once = [node.name for line, node in problem.step.random if line not in again]
         return functools.partial(program.recorded, *about, moves=schedule.moves, remembered=once)
 
     @functools.cached_property

@@ -113,7 +113,7 @@ class Code:
         return program.Program(self._step, self._write(switched=True)).backward
 
     def _tell_apart(self, step: Step) -> None:
-        named = {node.name: node for node in step.gm.graph.nodes}
+        named = step.named
         inputs = [node for node in step.placeholders if not joint.is_backward_only(node)]
         resident = _storages([one for one in inputs if one in step.static])
         resident |= _storages(step.gm.graph.find_nodes(op="get_attr"))
