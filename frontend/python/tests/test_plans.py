@@ -132,6 +132,30 @@ def test_every_stage_is_written_and_read_back(tmp_path):
     assert _rk.run_passes(stages[-1].read_text(), "rk-verify-schedule")
 
 
+def runs_and_drops(text):
+    return re.findall(r"rk\.(?:run|drop) [^:]*", text)
+
+
+def test_a_plan_is_that_of_the_passes(tmp_path, monkeypatch):
+    """Python asks with the text of the step and options; nothing that it knows besides goes into the plan."""
+    asked = []
+    plan = _rk.rematerialize
+
+    def listened(text, **options):
+        asked.append((text, options))
+        return plan(text, **options)
+
+    monkeypatch.setattr(_rk, "rematerialize", listened)
+    step(compiled(Chain(), budget="60%", dump_dir=str(tmp_path)))
+    ((text, options),) = asked
+    names = ("budget", "scope", "solver", "time_limit", "timekeeping", "addresses", "reserve")
+    told = " ".join(f"{name.replace('_', '-')}={str(options[name]).lower()}" for name in names)
+    expected = runs_and_drops(_rk.run_passes(text, f"rematerialize{{{told} anonymize=false}}"))
+    assert any(line.startswith("rk.run again") for line in expected)
+    (scheduled,) = tmp_path.glob("*scheduled.mlir")
+    assert runs_and_drops(scheduled.read_text()) == expected
+
+
 def test_on_infeasible_best_goes_on_and_says_so(tmp_path):
     for _ in ("planned", "found on disk"):
         torch._dynamo.reset()

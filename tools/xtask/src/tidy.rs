@@ -4,7 +4,10 @@
 //! complaints are printed, so that one run is enough to mend them. Rules look at text, not at syntax: they are meant
 //! to catch what people forget, and a rule that needs a parser is a rule for clippy.
 
+mod absent;
+mod border;
 mod circles;
+mod invariants;
 
 use std::collections::BTreeMap;
 
@@ -65,7 +68,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
             files.insert(file, text);
         }
     }
-    let rules: [fn(&Files) -> Vec<String>; 12] = [
+    let rules: [fn(&Files) -> Vec<String>; 15] = [
         headers,
         sizes,
         modules,
@@ -78,6 +81,9 @@ pub fn run(checkout: &Checkout) -> Result<()> {
         dependencies,
         unit_tests,
         circles::circles,
+        absent::absent,
+        border::border,
+        invariants::invariants,
     ];
     let mut complaints: Vec<String> = rules.iter().flat_map(|rule| rule(&files)).collect();
     complaints.extend(

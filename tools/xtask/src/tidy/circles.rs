@@ -152,7 +152,7 @@ fn resolved<'m>(modules: &'m Modules, path: &str, passed: usize) -> Option<&'m s
 }
 
 /// The text without what follows `//`, and up to the tests at its end.
-fn without_comments_and_tests(text: &str) -> String {
+pub(super) fn without_comments_and_tests(text: &str) -> String {
     let mut plain = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
