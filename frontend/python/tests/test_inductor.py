@@ -8,19 +8,20 @@ import pytest
 import torch
 from test_hard_places import Chain
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention.flex_attention import flex_attention
 
 import rk
-from rk._inductor import halves
+from rk._inductor import backend, halves
 from rk._plan import measure
 
 
-def gradients(model, backend, seed=5, **options):
+def gradients(model, compiler, seed=5, **options):
     """Loss and gradients of one step, and the peak of the next."""
     torch._dynamo.reset()
     twin = copy.deepcopy(model)
-    run = torch.compile(twin, backend=backend, **({"options": options} if options else {}))
+    run = torch.compile(twin, backend=compiler, **({"options": options} if options else {}))
     inputs = torch.linspace(-2, 2, 256 * 128).reshape(256, 128)
     torch.manual_seed(seed)
     loss = run(inputs)
@@ -84,6 +85,43 @@ def test_a_forecast_that_is_exceeded_is_told_after_one_step_and_one_plan(told):
         small_steps(4, on_infeasible="best")
     assert sum("a step took" in str(one.message) for one in seen) == 1
     assert len(told) == 2, "one plan each"
+
+
+@pytest.fixture
+def plans_fall_short(monkeypatch):
+    """Lets each pinned plan take more than is foreseen of it; the plans that were compiled."""
+    compiled = []
+    attempt, peak = backend.Compiler._attempt, backend.Planned.peak.fget
+
+    def counted(self, *about):
+        run = attempt(self, *about)
+        compiled.append(self.planned.key)
+        return run
+
+    monkeypatch.setattr(backend.Compiler, "_attempt", counted)
+    monkeypatch.setattr(backend.Planned, "peak", property(lambda self: peak(self) + 4096 * self.pinned))
+    return compiled
+
+
+def test_the_smallest_budget_that_is_named_counts_what_plans_fell_short_by(plans_fall_short):
+    def refused(budget, message):
+        with pytest.raises(BackendCompilerFailed, match=message) as caught:
+            small_steps(1, budget=str(budget))
+        torch._dynamo.reset()
+        return caught.value.inner_exception
+
+    smallest = refused(1, "fits 1 B").smallest_bytes
+    error = refused(smallest, r"the best plan that was found takes \d+ bytes above the budget")
+    assert error.budget_bytes == smallest < error.smallest_bytes <= smallest + 4096
+    assert not plans_fall_short
+    small_steps(1, budget=str(error.smallest_bytes))
+    assert len(plans_fall_short) == 1
+
+
+def test_the_plan_for_the_smallest_budget_is_compiled_once(plans_fall_short):
+    with pytest.warns(UserWarning, match=r"with Inductor's kernels the step takes \d+ bytes while"):
+        small_steps(1, budget="1", on_infeasible="best")
+    assert len(plans_fall_short) == 1
 
 
 def test_what_cannot_be_read_as_kernels_is_said(forecast):

@@ -200,18 +200,20 @@ class Compiled:
         device = schedule.device_of(step)
         self._kernels = settings.Kernels(device)
         problem = problem_of(step, self.options, device)
+        counts = self.options.scope == "total"
         if not less:
             self.schedule = self.graph.plan(problem, shares.budget_of(problem))
             self._asked = self.schedule.budget
         else:
-            resident = self.schedule.resident if self.options.scope == "total" else 0
+            resident = self.schedule.resident if counts else 0
             self.graph.problem = problem
             asked = str(self._asked + resident - less)
             self.schedule = self.graph.planned("tightened", asked, self.graph.asked[1])
         problem = self.graph.problem
         asked, inside = self.graph.asked
         whole = asked.endswith("%") and float(asked[:-1]) >= 100
-        planned = PlannedKernels(problem, self.schedule, self._asked, inside, whole=whole)
+        resident = self.schedule.resident if counts else 0
+        planned = PlannedKernels(problem, self.schedule, self._asked, inside, whole=whole, resident=resident)
         # What the calls of a step take together is known of plans that are compiled as they are.
         planned.pinned |= pins or inside > 0
         self._saved = planned.first_activation

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,17 +44,24 @@ class Planned:
     """A plan of a joint graph as two graphs, and what Inductor makes of them in bytes."""
 
     def __init__(
-        self, problem: Problem, schedule: Schedule, budget: int, inside: int, *, whole: bool = False
+        self,
+        problem: Problem,
+        schedule: Schedule,
+        budget: int,
+        inside: int,
+        *,
+        whole: bool = False,
+        resident: int = 0,
     ) -> None:
         """``budget`` is what the step may take in scope ``activations``, ``inside`` what the caller needs
         between forward and backward. ``whole``: it is all that the step takes if nothing runs again, whatever
-        that is.
+        that is. ``resident``: what the user's budget counts besides.
         """
         self._problem = problem
         self.step, self.halves, self.schedule = problem.step, problem.halves, schedule
         self.uncounted = problem.uncounted
         self.fingerprint = problem.fingerprint
-        self.budget, self.inside = budget, inside
+        self.budget, self.inside, self.resident = budget, inside, resident
         self.device = problem.device
         self.pinned = any(again for _, again in schedule.runs)
         self._whole = whole
@@ -113,6 +121,11 @@ class Planned:
         """The most bytes that the step takes, as far as it has been replayed."""
         return max(self.left + self.inside, *(half.peak for half in self.halves_replayed), 0)
 
+    @property
+    def holder(self) -> str:
+        """What runs when the step takes the most."""
+        return max(self.halves_replayed, key=lambda half: half.peak).holder
+
     def settle(self) -> None:
         """Keeps the replayed peak beside Inductor's code, which another process finds without a replay."""
         name = f"replayed-{self.key}{'' if self.pinned else '-free'}"
@@ -131,12 +144,17 @@ class Planned:
         if self._whole and not self.pinned:
             # On the CPU Inductor allocates for several kernels at once, of which the plan knows nothing.
             self.budget = max(self.budget, self.peak)
-        if self.peak > self.budget:
-            worst = max(self.halves_replayed, key=lambda half: half.peak)
-            raise Exceeded(self.peak - self.budget, worst.holder)
+        # If no plan is found that takes less, the user is told what the whole step takes.
+        is_early = self.pinned and len(self.halves_replayed) < 2
+        # Of a plan for the smallest budget that was found nothing better is known.
+        is_last = self.pinned and self.schedule.unmet is not None
+        if self.peak > self.budget and not is_early and not is_last:
+            raise Exceeded(self.peak - self.budget, self.holder)
 
     def replay(self, lines: Sequence[Any], *, is_backward: bool) -> None:
-        """Reads a pass from its wrapper; raises :class:`Exceeded` if the step takes more than the budget."""
+        """Reads a pass from its wrapper; raises :class:`Exceeded` if the step takes more than the budget, and
+        is pinned, when both passes are known.
+        """
         replay = self._replay()
         half = self._backward(replay, lines) if is_backward else replay.half(lines)
         self._takes(half, is_backward=is_backward)
@@ -234,6 +252,8 @@ class Compiler:
         self.plan, self.wraps = plan, {False: forward, True: backward}
         self.planned: Planned | None = None
         self._less, self._pins, self._cached = 0, False, True
+        self._exceeded: dict[str, Exceeded] = {}
+        """By pinned plan, what it took too much."""
         self._failed: Exception | None = None
         """What a hook raised; Inductor would wrap it."""
 
@@ -242,24 +262,52 @@ class Compiler:
         for _ in range(ATTEMPTS):
             self._failed = None
             try:
-                return self._attempt(gm, inputs)
+                run = self._attempt(gm, inputs)
             except Exception as error:
                 if self._failed is None:
                     if self.planned is None or not self.planned.pinned:
                         raise
                     raise Unreadable(f"pinned, they do not compile: {error}") from error
+                if isinstance(self._failed, BudgetError) and self._exceeded:
+                    # Asked for less, the planner knows of nothing.
+                    break
                 if not isinstance(self._failed, (Exceeded, Unreplayed)):
                     raise self._failed from None
+            else:
+                self._tell_exceeded()
+                return run
             if isinstance(self._failed, Unreplayed):
                 self._cached = False
                 continue
             log.info("rk: planning again: %s", self._failed)
-            self._less += self._failed.bytes if self.planned.pinned else 0
+            if self.planned.pinned:
+                self._less += self._failed.bytes
+                self._exceeded[self.planned.key] = self._failed
             self._pins = True
-        raise BudgetError(
-            f"with Inductor's kernels the step does not stay within {self.planned.budget} bytes: the last of "
-            f"{ATTEMPTS} plans takes {self._failed}. codegen='fx' keeps every budget that it accepts"
+        raise self._beyond()
+
+    def _tell_exceeded(self) -> None:
+        planned = self.planned
+        if planned is not None and planned.peak > planned.budget:
+            warnings.warn(
+                f"rk: with Inductor's kernels the step takes {planned.peak + planned.resident} bytes while "
+                f"{planned.holder} runs, and its budget is {planned.budget + planned.resident}: this is the "
+                "plan for the smallest budget that was found (on_infeasible='best')",
+                stacklevel=2,
+            )
+
+    def _beyond(self) -> BudgetError:
+        """The error that says what the best of all plans takes."""
+        best = min(self._exceeded.values(), key=lambda one: one.bytes)
+        budget = self.planned.budget + self.planned.resident
+        error = BudgetError(
+            f"with Inductor's kernels the step does not stay within {budget} bytes: the best plan that was "
+            f"found takes {best}. {budget + best.bytes} bytes are known to do; codegen='fx' keeps every "
+            "budget that it accepts"
         )
+        error.budget_bytes, error.smallest_bytes = budget, budget + best.bytes
+        error.lower_bound_bytes, error.holder = 0, best.holder
+        return error
 
     def _attempt(self, gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor.compile_fx import compile_fx
@@ -294,6 +342,8 @@ class Compiler:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         def planned() -> tuple[fx.GraphModule, fx.GraphModule]:
             self.planned = self.plan(gm, self._less, self._pins, **about)
+            if self.planned.schedule.unmet is None and self.planned.key in self._exceeded:
+                raise self._exceeded[self.planned.key]
             return self.planned.modules
 
         return self._hooked(planned)

@@ -71,6 +71,8 @@ class Schedule:
     """The most bytes in host memory, if something waits there."""
     stall: int | None = None
     """How long the runs wait for copies."""
+    unmet: str | None = None
+    """With ``on_infeasible="best"``, why it is the plan for the smallest budget that was found."""
 
     @property
     def overhead(self) -> float:
