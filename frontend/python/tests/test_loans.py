@@ -183,6 +183,25 @@ def test_calls_read_what_they_were_given_even_if_the_callers_tensor_shows_other_
     assert all(map(torch.equal, expected, found))
 
 
+class Masked(nn.Module):
+    """One call gives a view of the bias and a mask, and backward reads the mask only."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(16, 16))
+        self.scale = nn.Parameter(torch.ones(16))
+
+    def forward(self, x, bias):
+        product = (x + bias) @ self.weight
+        mask = torch.native_dropout(bias, 0.5, False)[1]
+        return product.sum() + torch.where(mask, self.scale, 0.0).sum()
+
+
+def test_what_is_made_beside_a_view_is_not_the_argument():
+    step = capture.step_of(Masked(), (torch.randn(64, 16), torch.randn(16)))
+    assert [one.args[0].target for one in loans.copies(step.gm.graph)] == ["primals_2"]
+
+
 def test_without_pressure_no_copy_is_made():
     step = capture.step_of(Shifted(), torch.randn(128, 64))
     copies = [node for node in step.gm.graph.nodes if node.meta.get(loans.COPY)]

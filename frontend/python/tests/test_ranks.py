@@ -3,9 +3,11 @@
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from rk._graph.step import Step
 from rk._plan import ranks
 from rk.errors import BudgetError
 
@@ -46,6 +48,23 @@ def test_a_refusal_is_an_answer():
         with pytest.raises(BudgetError, match="nothing fits") as caught:
             ranks.agreed(name, find)
         assert caught.value.smallest_bytes == 12
+
+
+def step_on(device):
+    graph = fx.Graph()
+    with FakeTensorMode():
+        given = graph.placeholder("x")
+        given.meta["val"] = torch.empty(4, device=device)
+        made = graph.call_function(torch.ops.aten.zeros.default, ([4],), {"device": torch.device(device)})
+        made.meta["val"] = torch.empty(4, device=device)
+    graph.output((made,))
+    return Step(fx.GraphModule({}, graph), None, [])
+
+
+def test_a_step_is_of_one_kind_on_all_devices_of_a_kind():
+    first, second, other = map(step_on, ("cuda:0", "cuda:1", "cpu"))
+    assert first.kind == second.kind != other.kind
+    assert first.fingerprint != second.fingerprint
 
 
 def model():

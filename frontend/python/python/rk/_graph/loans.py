@@ -206,7 +206,7 @@ def copy_small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> None:
         if tensor is None or tensor.layout is not torch.strided or is_backward_only(argument):
             continue
         readers = [user for user in argument.users if _makes_much(user, argument, SMALL * tensor.nbytes)]
-        if not readers or _is_checked(argument, given):
+        if not readers or _is_checked(argument, storages_of(argument), given):
             continue
         value = copied(tensor)
         if value.stride() != tensor.stride():
@@ -224,14 +224,17 @@ def copy_small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> None:
                 show_anew(reader)
 
 
-def _is_checked(shown: fx.Node, gradients: set[fx.Node]) -> bool:
-    """Whether backward reads an argument, or a view of it, and autograd would find it changed."""
+def _is_checked(shown: fx.Node, storages: set[int], gradients: set[fx.Node]) -> bool:
+    """Whether backward reads an argument in these storages, or a view of it, and autograd would find it
+    changed. ``shown`` is the argument, or a view.
+    """
     if not shown.meta.get(UNCHECKED):
         late = any(is_backward(user) and user.op == "call_function" for user in shown.users)
         if late or shown in gradients:
             return True
     early = (user for user in shown.users if user.op == "call_function" and not is_backward(user))
-    return any(_is_view(user, shown) and _is_checked(user, gradients) for user in early)
+    views = (user for user in early if not storages.isdisjoint(storages_of(user)))
+    return any(_is_checked(view, storages, gradients) for view in views)
 
 
 def copies(graph: fx.Graph) -> list[fx.Node]:
@@ -254,8 +257,11 @@ def _makes_much(reader: fx.Node, source: fx.Node, least: int) -> bool:
 
 def _written(call: fx.Node) -> list[fx.Node]:
     """What a call overwrites."""
+    names = spelling.written(call)
+    if not names:
+        return []
     named = spelling.in_schema_order(spelling.operator(call.target), call)
-    return [value for name, value in named if name in spelling.written(call)]
+    return [value for name, value in named if name in names]
 
 
 def _is_view(node: fx.Node, source: fx.Node) -> bool:

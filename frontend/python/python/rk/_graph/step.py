@@ -206,7 +206,7 @@ class Step:
             told.append(f"\n{node.name!r} {node.args} {meta.get(loans.UNCHECKED, False)}")
             if op == "call_function":
                 name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
-                told.append(f" {name} {node.kwargs} {meta.get('partitioner_tag')} {meta.get('recompute')}")
+                told.append(f" {name!r} {node.kwargs} {meta.get('partitioner_tag')} {meta.get('recompute')}")
                 if not is_known:
                     told.append(f" {_sizes(meta.get('val'))} {manner_of(node)}")
             elif op == "placeholder":
@@ -237,4 +237,4 @@ def _shared(value: Any, storages: dict[int, int]) -> list[Any]:
         return [_sizes(value)]
     storage = value.untyped_storage()
     place = storages.setdefault(storage._cdata, len(storages))
-    return [_sizes(value), str(value.device), value.storage_offset(), place, storage.nbytes()]
+    return [_sizes(value), value.device, value.storage_offset(), place, storage.nbytes()]
