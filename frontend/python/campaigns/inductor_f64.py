@@ -34,7 +34,9 @@ from torch import nn
 from campaigns.small_networks import NETWORKS
 
 CLOSE = {torch.float64: 1e-10, torch.float32: 1e-4}
-"""The largest relative difference that rounding explains."""
+"""The largest relative difference that rounding explains, between steps with Inductor's kernels."""
+CLOSE_TO_EAGER = {torch.float64: 1e-7, torch.float32: 1e-4}
+"""The same between Inductor and eager PyTorch, whose kernels round otherwise: a steep network shows more."""
 SLOPE = 1e-3
 """The largest relative error that a difference quotient in double precision may have."""
 WIDTHS = (1e-6, 1e-7, 1e-8)
@@ -177,7 +179,7 @@ def row(
         ],
         off < SLOPE,
     )
-    good &= eager == "random" or eager < close
+    good &= eager == "random" or eager < CLOSE_TO_EAGER[dtype]
     for budget in budgets:
         options = {"codegen": codegen, "budget": f"{budget}%", "on_infeasible": "best"}
         twin, run = by(backend="rk", options=options)
