@@ -1,7 +1,7 @@
 //! A step as an executable kernel sequence: nodes as short lists of ATen calls, the schedule as instructions over slots.
 //!
 //! A slot is an SSA value of the function: arguments first, then constants, then what runs make. A step that is not
-//! scheduled yet becomes the schedule without rematerialization ([`rk_step::original`]); a lowered one has addresses, too
+//! scheduled yet becomes the schedule without rematerialization ([`rk_step::original()`]); a lowered one has addresses, too
 //! (`lowered.rs`).
 
 mod lowered;

@@ -6,7 +6,7 @@
 //!
 //! **Invariants.** Nothing in the folder is trusted: an entry that is damaged, foreign or of another version is passed over
 //! with a warning, and its plan counts only as far as the judge agrees ([`rk_solve::Record::recall`]). Files appear whole or not
-//! at all. This is the only crate of the plans' world that touches files.
+//! at all. No other crate of the plans' world reads or writes files, but for one that asks Linux how large its process is.
 //!
 //! Not here: eviction. Entries are small; delete the folder when you like.
 

@@ -7,7 +7,7 @@
 //! | [`fuse`] | simplified | same | before classes and costs, which belong to what is planned; optional |
 //! | [`anonymize`] | simplified | blocks | equal blocks are measured, planned and generated once; optional |
 //! | [`annotate_cost`] | simplified, blocks | costed | costs belong to what is planned, and that is a node |
-//! | [`rematerialize`] | costed | scheduled | the only decision, made by solvers and checked by the judge |
+//! | [`rematerialize`] | costed | scheduled | what runs again is decided, by solvers, and checked by the judge |
 //! | [`lower`] | scheduled | lowered | what runs needs addresses; once they stand, no allocator is left in the loop |
 //! | [`verify_stage`], [`verify_schedule`] | any; scheduled, lowered | same | contracts, checked by other code than made them |
 //!

@@ -1,8 +1,8 @@
 //! `cargo xtask wheel`: the wheel that people install; it needs torch and nothing else.
 //!
 //! It is another build than the checkout's: MLIR and LLVM are linked into it as archives, of which the linker keeps what is used.
-//! The solver's shared libraries are packed along by auditwheel, which also checks the tag. The second extension, which runs
-//! lowered steps, has no MLIR in it, and its libtorch is that of the machine. The tools are programs inside of the package.
+//! The solver's shared libraries are packed along by auditwheel, which also checks the tag. The extension that runs
+//! lowered steps has no MLIR in it, and its libtorch is that of the machine; nor has the one that counts memory. The tools are programs inside of the package.
 //! Not here: whether the wheel works where it is installed (`smoke`), and what its licences are (`notices`).
 
 use std::collections::BTreeSet;
