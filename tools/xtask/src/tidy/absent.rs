@@ -136,7 +136,7 @@ const ABSENT: &[Absent] = &[
             ("tools/emulated-gpu/", "is the emulated GPU"),
             ("tools/xtask/", "has lists of exceptions, which name it"),
         ],
-        words: &["emulated-gpu", "emulated_gpu", "RK_EMULATED_"],
+        words: &["emulated-gpu", "emulated_gpu", "_EMULATED_"],
     },
     Absent {
         sentence: "results go to standard output and everything else to standard error, which is for doors to say",
