@@ -17,9 +17,9 @@ rk.node @layer1.0.relu overwrites(0) {
 func.func @step(%x: tensor<8x16xf32>) -> tensor<8x16xf32> attributes {rk.stage = #rk.stage<scheduled>} {
   // CHECK-NEXT: %layer1.0.relu = rk.run @layer1.0.relu(%arg0)
   %a = rk.run @layer1.0.relu(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
-  // CHECK-NEXT: %layer1.0.relu_0 = rk.run again @layer1.0.relu(%arg0)
-  %b = rk.run again @layer1.0.relu(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
   // CHECK-NEXT: rk.drop %layer1.0.relu :
   rk.drop %a : tensor<8x16xf32>
+  // CHECK-NEXT: %layer1.0.relu_0 = rk.run again @layer1.0.relu(%arg0)
+  %b = rk.run again @layer1.0.relu(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
   return %b : tensor<8x16xf32>
 }
