@@ -5,10 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use rk_dialect::Attr;
+use rk_dialect::blocks;
 use rk_dialect::ops::{AtenOp, NodeOp, StepOp};
-
-use crate::blocks;
 
 /// Boxes that Graphviz lays out in a second or two.
 const MOST_BOXES: usize = 150;
@@ -40,8 +38,7 @@ pub(crate) fn groups<'c>(
 ) -> Result<Vec<Group<'c>>, String> {
     let blocks = blocks::of(step).unwrap_or_default();
     let name_of = |node: NodeOp<'c>, depth: usize| {
-        let block = node.op().get("rk.block").and_then(Attr::as_i64);
-        let block = block.and_then(|block| blocks.get(usize::try_from(block).ok()?));
+        let block = node.block().and_then(|block| blocks.get(block));
         match (block, node.calls().last()) {
             (Some(block), _) => block.name.to_owned(),
             (None, Some(call)) => module(call.module_path(), depth).to_owned(),

@@ -28,7 +28,7 @@ pub fn add<'c>(step: &mut Step, module: Op<'c>) -> Result<(), Diagnostic<'c>> {
     let mut marked: Vec<(usize, NodeOp<'c>, Elementwise)> = Vec::new();
     for (index, made) in step.nodes.iter().enumerate() {
         let Some((_, node)) = nodes.get(made.name.as_str()) else { continue };
-        if node.op().get("rk.kernel").is_none() {
+        if !node.has_kernel() {
             continue;
         }
         if step.device != "cpu" && step.layout.is_none() {

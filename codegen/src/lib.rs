@@ -11,7 +11,6 @@
 //! **Absent here:** decisions. What runs when was decided by `--rematerialize`; a step that is not scheduled is
 //! translated as it stands, every node once.
 
-pub mod blocks;
 mod body;
 mod groups;
 mod kernels;

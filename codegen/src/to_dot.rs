@@ -12,9 +12,8 @@ use std::fmt::Write as _;
 
 use rk_dialect::names;
 use rk_dialect::ops::{self, Execution, NodeOp, StepOp};
-use rk_dialect::{Attr, Op};
+use rk_dialect::{Op, blocks};
 
-use crate::blocks;
 use crate::groups::{Group, groups};
 
 /// What bounds the layout: iterations of the two network simplexes and of the search for fewer crossings, and edges that are
@@ -36,10 +35,7 @@ pub fn to_dot<'c>(step: StepOp<'c>, module: Op<'c>, chosen: &[String]) -> Result
     let nodes: Vec<NodeOp<'c>> = first.iter().map(|run| places[run.symbol()].1).collect();
     let all = groups(step, &nodes, chosen)?;
     let classes = blocks::of(step).unwrap_or_default();
-    let class_of = |node: NodeOp<'c>| {
-        let block = node.op().get("rk.block").and_then(Attr::as_i64)?;
-        classes.get(usize::try_from(block).ok()?).map(|block| block.class)
-    };
+    let class_of = |node: NodeOp<'c>| classes.get(node.block()?).map(|block| block.class);
     let mut text = format!("digraph {} {{\n", quoted(step.symbol()));
     let splines = if nodes.len() > 100 { " splines=polyline" } else { "" };
     let _ = writeln!(text, "  graph [{BOUNDS}{splines}];\n  node [shape=box style=filled];");

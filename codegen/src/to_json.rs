@@ -12,21 +12,20 @@
 
 use std::collections::BTreeMap;
 
+use rk_dialect::blocks::{self, ClassedBlock};
 use rk_dialect::ops::{self, AtenOp, DropOp, Execution, NodeOp, StepOp, Transfer, WaitOp};
-use rk_dialect::{Attr, Op, PlanSummary, Stage, Value, names, transfers};
+use rk_dialect::{Attr, Op, PlanSummary, Recorded, Stage, Value, names, transfers};
 use serde_json::{Map, Value as Json, json};
-
-use crate::blocks::{self, Block};
 
 /// One step of a module.
 pub fn to_json<'c>(step: StepOp<'c>, module: Op<'c>) -> Json {
     let mut json = Map::new();
     json.insert("name".into(), step.symbol().into());
     json.insert("stage".into(), step.stage().as_str().into());
-    for name in ["rk.device", "rk.settings", "rk.alignment", "rk.cost_model"] {
+    for name in Recorded::NAMES {
         json.extend(module.get(name).map(|value| (short(name), plain(value))));
     }
-    for name in PlanSummary::NAMES.into_iter().filter(|name| *name != "rk.offsets") {
+    for name in PlanSummary::NAMES.into_iter().filter(|name| *name != PlanSummary::OFFSETS) {
         json.extend(step.op().get(name).map(|value| (short(name), plain(value))));
     }
     let runs: Vec<Execution<'c>> = step.body().ops().into_iter().filter_map(Execution::of).collect();
@@ -86,13 +85,13 @@ fn node_json(node: NodeOp<'_>, run: Execution<'_>) -> Json {
         "backward": node.is_backward(),
         "random": node.is_random(),
         "once": node.is_once(),
-        "block": node.op().get("rk.block").and_then(Attr::as_i64),
-        "node_class": node.op().get("rk.node_class").and_then(Attr::as_i64),
+        "block": node.block(),
+        "node_class": node.node_class(),
         "overwrites": node.overwrites(),
     })
 }
 
-fn block_json(block: &Block<'_>) -> Json {
+fn block_json(block: &ClassedBlock<'_>) -> Json {
     json!({
         "name": block.name,
         "class": block.class,
@@ -103,7 +102,7 @@ fn block_json(block: &Block<'_>) -> Json {
 }
 
 /// Every class with its blocks, in order of their first block.
-fn classes_json(blocks: &[Block<'_>]) -> Json {
+fn classes_json(blocks: &[ClassedBlock<'_>]) -> Json {
     let mut members: BTreeMap<i64, Vec<&str>> = BTreeMap::new();
     blocks.iter().for_each(|block| members.entry(block.class).or_default().push(block.name));
     members.into_iter().map(|(id, members)| json!({"id": id, "members": members})).collect()

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, AtenOp, ConstantOp, DropOp, Execution, RunOp, StepOp};
-use rk_dialect::{Attr, Op, PlanSummary, Stage, Value, transfers};
+use rk_dialect::{Attr, Op, PlanSummary, Recorded, Stage, Value, recorded, transfers};
 use rk_step::{
     Arg, Call, Constant, Data, Instr, NodeId, Output, OutputRole, Plan, Program, Role, Run, Slot, Source,
     Step,
@@ -56,15 +56,12 @@ pub fn to_step<'c>(step: StepOp<'c>, module: Op<'c>) -> Result<Step, Diagnostic<
         },
         name: step.result_name(index).map_or_else(|| index.to_string(), str::to_owned),
     });
-    let text = |name: &str| module.get(name).and_then(Attr::as_str);
-    let alignment =
-        module.get("rk.alignment").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
     let mut made = Step {
         name: step.symbol().to_owned(),
         source: source(module),
-        device: text("rk.device").unwrap_or("cpu").to_owned(),
-        settings: text("rk.settings").map(str::to_owned),
-        alignment: alignment.filter(|&bytes| bytes > 0).unwrap_or(64),
+        device: recorded::device(module),
+        settings: Recorded::of(module).settings,
+        alignment: recorded::alignment(module),
         plan: plan(step),
         args,
         constants,
@@ -102,15 +99,11 @@ impl<'c> Translation<'c> {
         let mut args = Vec::new();
         for (index, value) in step.arguments().into_iter().enumerate() {
             self.slot(value);
-            let aliases =
-                step.argument_attr(index, "rk.aliases").and_then(Attr::as_array).unwrap_or_default();
             args.push(Arg {
                 name: step.argument_name(index).map_or_else(|| format!("argument{index}"), str::to_owned),
-                aliases: aliases.into_iter().filter_map(Attr::as_str).map(str::to_owned).collect(),
+                aliases: step.argument_aliases(index).into_iter().map(str::to_owned).collect(),
                 role: match step.argument_role(index) {
-                    Some("parameter") => {
-                        Role::Parameter { trainable: step.argument_attr(index, "rk.trainable").is_some() }
-                    }
+                    Some("parameter") => Role::Parameter { trainable: step.is_trainable(index) },
                     Some("buffer") => Role::Buffer,
                     _ => Role::Input,
                 },

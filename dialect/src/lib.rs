@@ -10,7 +10,7 @@
 //! | [`attrs`], [`types`] | stages, costs, ATen arguments; sizes, strides and bytes |
 //! | [`diagnostic`], [`names`] | errors with notes, in the user's names |
 //! | [`pass`] | passes with options, and an example of one |
-//! | [`summary`] | what a step says of its plan, by name and type |
+//! | [`summary`], [`recorded`], [`blocks`] | what a step says of its plan and its blocks, and a module of its recording: by name and type |
 //! | [`pointwise`] | pointwise operators as scalar functions; nodes as one loop over elements |
 //! | [`transfers`] | what moves between device and host memory, and what each value is a copy of |
 //! | `verify`, `verify_transfers`, `verify_lowered` | one function per law, over `schedule` and over addresses |
@@ -23,6 +23,7 @@
 #![warn(missing_docs)]
 
 pub mod attrs;
+pub mod blocks;
 pub mod create;
 pub mod diagnostic;
 pub mod loans;
@@ -33,10 +34,12 @@ pub mod pass;
 pub mod pointwise;
 #[allow(unsafe_code)]
 mod raw;
+pub mod recorded;
 mod schedule;
 mod step;
 pub mod summary;
 pub mod transfers;
+mod typed;
 pub mod types;
 mod verify;
 mod verify_attrs;
@@ -50,6 +53,7 @@ pub use raw::{
     At, Attr, Block, Context, Ctx, DenseBytes, Eraser, Location, Module, NewOp, Op, Region, Type, Use, Value,
 };
 pub use raw::{insert_dialect, kernel_registry, lsp_server_main, opt_main};
+pub use recorded::Recorded;
 pub use summary::PlanSummary;
 pub use types::Tensor;
 pub use verify_transfers::check as check_transfers;

@@ -4,10 +4,12 @@
 //! refuse: what is missing reads as absent.
 
 mod lowered;
+mod marks;
 mod transfers;
 
 pub use crate::step::StepOp;
 pub use lowered::{BufferOp, Execution, LaunchOp, LoadStateOp, SaveStateOp, Space};
+pub(crate) use marks::KERNEL;
 pub use transfers::{FetchOp, OffloadOp, Transfer, WaitOp};
 
 use crate::attrs::{Arg, Cost};

@@ -20,6 +20,7 @@ use crate::diagnostic::Diagnostic;
 use crate::names;
 use crate::ops::{BufferOp, Execution, LaunchOp, LoadStateOp, NodeOp, SaveStateOp, Space, StepOp};
 use crate::raw::{Attr, Op, Value};
+use crate::recorded;
 use crate::schedule::{Schedule, Verdict, base, is_ordered, user};
 use crate::summary::PlanSummary;
 use crate::verify::{s4_again_reproduces, s5_side_effects_once, s9_read_while_lent};
@@ -271,9 +272,7 @@ struct Occupant<'c> {
 /// S7: every place is aligned and lies in its space, and no two that are needed at the same time share a byte.
 fn s7_places<'c>(schedule: &Schedule<'c>, lives: &Lives<'c>) -> Verdict<'c> {
     let said = PlanSummary::of(schedule.step);
-    let given = schedule.step.op().parent().and_then(|module| module.get("rk.alignment"));
-    let given = given.and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
-    let alignment = given.filter(|&bytes| bytes > 0).unwrap_or(64);
+    let alignment = schedule.step.op().parent().map_or(1, recorded::alignment);
     let size = |space: Space| match space {
         Space::Arena => said.arena.unwrap_or(0),
         Space::Gradients => said.gradients.unwrap_or(0),

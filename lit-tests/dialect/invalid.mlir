@@ -851,9 +851,35 @@ func.func @stage_unknown() attributes {rk.stage = #rk.stage<planned>} {
 
 // -----
 
-// expected-error @+1 {{'rk.budget' is a number of bytes or nanoseconds (i64, not negative), not "2GiB"}}
+// expected-error @+1 {{'rk.budget' is a number of bytes (i64, not negative), not "2GiB"}}
 func.func @budget_is_a_number() attributes {rk.stage = #rk.stage<scheduled>, rk.budget = "2GiB"} {
   return
+}
+
+// -----
+
+// expected-error @+1 {{'rk.time' is a number of nanoseconds (i64, not negative), not -1 : i64}}
+func.func @time() attributes {rk.stage = #rk.stage<scheduled>, rk.time = -1 : i64} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'rk.status' is a string, not 1 : i64}}
+func.func @status() attributes {rk.stage = #rk.stage<scheduled>, rk.status = 1 : i64} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'rk.device' is a string, not 0 : i64}}
+module attributes {rk.device = 0 : i64} {
+}
+
+// -----
+
+// expected-error @+1 {{'rk.alignment' is a number of bytes (i64, not negative), not "64"}}
+module attributes {rk.alignment = "64"} {
 }
 
 // -----

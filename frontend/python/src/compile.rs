@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use pyo3::prelude::*;
 use rk_dialect::diagnostic::Diagnostic;
 use rk_dialect::ops::{self, NodeOp, RunOp, StepOp, Transfer, WaitOp};
-use rk_dialect::{Context, Module, Value, transfers};
+use rk_dialect::{Context, Module, PlanSummary, Value, transfers};
 use rk_plan::{Halves, Sequence, Trace, judge};
 use rk_rewrite::moves;
 use rk_rewrite::planning::Problem;
@@ -258,26 +258,23 @@ fn told(unmet: &rk_rewrite::exit::Unmet) -> Json {
 fn schedule<'c>(step: StepOp<'c>, module: &Module<'c>) -> Result<Map<String, Json>, Refusal> {
     let problem = Problem::of(step, module.op()).map_err(about)?;
     let mut answer = lines(step, module);
-    for name in [
-        "budget",
-        "peak",
-        "arena",
-        "base_peak",
-        "resident",
-        "time",
-        "base_time",
-        "lower_bound",
-        "bound_kind",
-        "status",
-        "solver",
-        "host_peak",
-        "stall",
-    ] {
-        let value = step.op().get(&format!("rk.{name}"));
-        let plain =
-            value.and_then(|value| value.as_i64().map(Json::from).or_else(|| value.as_str().map(Json::from)));
-        answer.insert(name.into(), plain.unwrap_or(Json::Null));
-    }
+    let said = PlanSummary::of(step);
+    let said = [
+        ("budget", json!(said.budget)),
+        ("peak", json!(said.peak)),
+        ("arena", json!(said.arena)),
+        ("base_peak", json!(said.base_peak)),
+        ("resident", json!(said.resident)),
+        ("time", json!(said.time)),
+        ("base_time", json!(said.base_time)),
+        ("lower_bound", json!(said.lower_bound)),
+        ("bound_kind", json!(said.bound_kind)),
+        ("status", json!(said.status)),
+        ("solver", json!(said.solver)),
+        ("host_peak", json!(said.host_peak)),
+        ("stall", json!(said.stall)),
+    ];
+    answer.extend(said.map(|(name, value)| (name.to_owned(), value)));
     let (sequence, trace) = moves::trace(step, &problem).map_err(about)?;
     answer.extend(halves(&problem, &sequence, &trace));
     Ok(answer)

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use rk_classes::{
     Arg as PlainArg, Block, Blocks, Call, ClassId, Node, Operator, Role, Source, Step, StepBuilder, Ty,
 };
+use rk_dialect::blocks::{self, ClassedBlock};
 use rk_dialect::diagnostic::{Diagnostic, Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, AtenOp, ConstantOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pass::{PassContext, PassSpec};
@@ -67,29 +68,18 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
 
 /// Puts the classes into the IR.
 fn write<'c>(step: StepOp<'c>, nodes: &[NodeOp<'c>], found: &Blocks) {
-    let ctx = step.op().context();
-    let int = |number: usize| Attr::i64(ctx, i64::try_from(number).unwrap_or(i64::MAX));
     for (at, node) in nodes.iter().enumerate() {
-        node.op().set("rk.block", int(found.block_of[at]));
-        node.op().set("rk.node_class", int(found.node_classes[at].index()));
+        node.set_block(found.block_of[at], found.node_classes[at].index());
     }
-    let blocks: Vec<Attr<'c>> = found
-        .blocks
-        .iter()
-        .map(|block| {
-            Attr::dict(
-                ctx,
-                &[
-                    ("name", Attr::string(ctx, &block.name)),
-                    ("class", int(block.class.index())),
-                    ("forward_class", int(block.forward_class.index())),
-                    ("spelling", int(block.spelling.index())),
-                    ("cost_class", int(block.cost_class.index())),
-                ],
-            )
-        })
-        .collect();
-    step.op().set("rk.blocks", Attr::array(ctx, &blocks));
+    let int = |class: ClassId| i64::try_from(class.index()).unwrap_or(i64::MAX);
+    let blocks = found.blocks.iter().map(|block| ClassedBlock {
+        name: &block.name,
+        class: int(block.class),
+        forward_class: int(block.forward_class),
+        spelling: int(block.spelling),
+        cost_class: int(block.cost_class),
+    });
+    blocks::write(step, &blocks.collect::<Vec<_>>());
 }
 
 fn report(step: StepOp<'_>, found: &Blocks) {
@@ -163,9 +153,7 @@ impl<'c> Reader<'c> {
     fn residents(&mut self, step: StepOp<'c>) {
         for (index, value) in step.arguments().into_iter().enumerate() {
             let source = match step.argument_role(index) {
-                Some("parameter") => {
-                    Source::Parameter { trainable: step.argument_attr(index, "rk.trainable").is_some() }
-                }
+                Some("parameter") => Source::Parameter { trainable: step.is_trainable(index) },
                 Some("buffer") => Source::Buffer,
                 _ => Source::Input,
             };

@@ -133,7 +133,6 @@ struct Merge {
 }
 
 struct Fusion<'a, 'c> {
-    step: StepOp<'c>,
     /// Runs with their nodes, by place in the order of execution; `None` where one was merged away.
     runs: Vec<Option<(RunOp<'c>, NodeOp<'c>)>>,
     places: HashMap<Op<'c>, usize>,
@@ -161,7 +160,6 @@ impl<'a, 'c> Fusion<'a, 'c> {
         let resident: HashSet<Value<'c>> = crate::simplify::resident(step).into_iter().collect();
         let changed = runs.iter().filter(|(_, node)| touches(node)).flat_map(|(run, _)| run.inputs());
         Self {
-            step,
             changed: changed.filter(|value| resident.contains(value)).collect(),
             resident,
             runs: runs.into_iter().map(Some).collect(),
@@ -186,7 +184,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
             let body =
                 self.pointwise(*node).filter(|body| !body.steps.is_empty() || body.reduction.is_some());
             if body.is_some() && times.slower_by(node.symbol(), &operators(*node)).is_none() {
-                node.op().set("rk.kernel", Attr::unit(self.step.op().context()));
+                node.set_kernel();
             }
         }
     }
@@ -324,7 +322,7 @@ impl<'a, 'c> Fusion<'a, 'c> {
             self.eraser.erase(node.op());
             return None;
         }
-        node.op().set("rk.kernel", Attr::unit(self.step.op().context()));
+        node.set_kernel();
         Some((node, inputs))
     }
 

@@ -39,7 +39,7 @@ pub mod verify_stage;
 pub mod views;
 
 use rk_dialect::pass::{PassSpec, register_pass};
-use rk_dialect::{Attr, Op};
+pub(crate) use rk_dialect::recorded::{alignment, device};
 
 /// Every pass, in the order of the pipeline.
 pub static PASSES: [&PassSpec; 9] = [
@@ -57,15 +57,4 @@ pub static PASSES: [&PassSpec; 9] = [
 /// Registers every pass with MLIR. Once per process.
 pub fn register_all() {
     PASSES.iter().for_each(|spec| register_pass(spec));
-}
-
-/// To how many bytes sizes are rounded up: `rk.alignment` of the module, 64 without it (c10's alignment on the CPU).
-pub fn alignment(module: Op<'_>) -> u64 {
-    let given = module.get("rk.alignment").and_then(Attr::as_i64).and_then(|bytes| u64::try_from(bytes).ok());
-    given.filter(|&bytes| bytes > 0).unwrap_or(64)
-}
-
-/// The device that a module was recorded on: `rk.device`, `cpu` without it.
-pub fn device(module: Op<'_>) -> String {
-    module.get("rk.device").and_then(Attr::as_str).unwrap_or("cpu").to_owned()
 }

@@ -69,8 +69,7 @@ impl Times {
     /// Nanoseconds of a node as it is: of its kernel, if it has one, or of its calls.
     pub fn of(&self, node: NodeOp<'_>) -> Option<u64> {
         let known = self.kernels.get(&(node.symbol().to_owned(), operators(node)));
-        let known =
-            known.map(|(kernel, calls)| if node.op().get("rk.kernel").is_some() { kernel } else { calls });
+        let known = known.map(|(kernel, calls)| if node.has_kernel() { kernel } else { calls });
         known.or_else(|| self.runs.get(node.symbol())).copied()
     }
 

@@ -65,8 +65,7 @@ pub(super) fn apart<'c>(
                 if norms { norms::split(step, copy.op(), &apart.norms, copy.eraser()) } else { Vec::new() };
             let mut fusion = Fusion::of(step, copy.op(), copy.eraser(), exact, &apart);
             fusion.run();
-            let kernels =
-                ops::nodes(copy.op()).into_iter().filter(|node| node.op().get("rk.kernel").is_some());
+            let kernels = ops::nodes(copy.op()).into_iter().filter(|node| node.has_kernel());
             let kernels: BTreeMap<&str, String> =
                 kernels.map(|node| (node.symbol(), operators(node))).collect();
             for (node, operators) in &kernels {

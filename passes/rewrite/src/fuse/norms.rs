@@ -10,7 +10,7 @@ use rk_dialect::attrs::Arg;
 use rk_dialect::create::{self, AtenCall, NewNode, NewRun};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pointwise::Elementwise;
-use rk_dialect::{At, Attr, Eraser, Op, Tensor, Type, Value};
+use rk_dialect::{At, Eraser, Op, Tensor, Type, Value};
 
 use crate::dataflow::map_values;
 
@@ -177,7 +177,7 @@ fn split_one<'c>(run: RunOp<'c>, node: NodeOp<'c>, eraser: &Eraser<'c>) -> Optio
             eraser.erase(part.op());
             continue;
         }
-        part.op().set("rk.kernel", Attr::unit(part.op().context()));
+        part.set_kernel();
         let place = |value: &Value<'c>| arguments.iter().position(|one| one == value);
         let operands: Vec<Value<'c>> = inputs.iter().filter_map(place).map(|index| given[index]).collect();
         let new =
