@@ -1,4 +1,4 @@
-//! What every part of rk spells in the same way: element types, spans of time, and files that appear whole.
+//! What every part of rk spells in the same way: element types, spans of time, the roofline, and files that appear whole.
 //!
 //! A word is here when crates of more than one world use it. Bytes, times and budgets of plans are in `rk_plan::units`; what MLIR or torch make of an
 //! element type is said where they are linked.
@@ -10,6 +10,7 @@
 
 mod element;
 mod file;
+pub mod roofline;
 mod span;
 
 pub use element::ElementType;

@@ -10,6 +10,7 @@ use rk_dialect::{Context, Module, PlanSummary, Value, transfers};
 use rk_plan::{Halves, Sequence, Trace, judge};
 use rk_rewrite::moves;
 use rk_rewrite::planning::Problem;
+use rk_vocabulary::roofline::Roofline;
 use serde_json::{Map, Value as Json, json};
 
 use crate::detached;
@@ -193,6 +194,13 @@ pub fn translate(py: Python<'_>, text: &str, to: &str, blocks: Vec<String>) -> P
 #[pyfunction]
 pub fn solvers() -> Vec<&'static str> {
     rk_solve::Solver::ALL.iter().map(|solver| solver.name()).collect()
+}
+
+/// What a kind of device can do, `cpu` or `cuda`, in the roofline model: bytes a second, operations a second, seconds of a launch.
+#[pyfunction]
+pub fn roofline(device: &str) -> (f64, f64, f64) {
+    let Roofline { bandwidth, throughput, launch } = Roofline::of_device(device);
+    (bandwidth, throughput, launch)
 }
 
 /// The version of the extension.

@@ -34,7 +34,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _rk {
     #[pymodule_export]
-    use crate::compile::{checkpoint, rematerialize, run_passes, solvers, translate, version};
+    use crate::compile::{checkpoint, rematerialize, roofline, run_passes, solvers, translate, version};
     #[pymodule_export]
     use crate::errors::{BudgetError, CompileError, OptionError, RkError};
     #[pymodule_export]

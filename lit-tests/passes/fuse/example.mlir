@@ -64,5 +64,5 @@ func.func @step(%x: tensor<4x8xf32>, %w: tensor<8x8xf32>) -> tensor<4x8xf32> att
 // CHECK-NEXT:    %[[LAST:.*]] = rk.run @last(%[[FC]], %[[TANH]])
 // CHECK-NEXT:    return %[[LAST]]
 
-// Three calls, less two launches and the traffic of 2 x 256 bytes at 8 bytes per nanosecond.
-// COST:        rk.node @relu cost <1286 ns, workspace 0 B> attributes {rk.kernel}
+// Three calls, less two launches and the traffic of 2 x 256 bytes at 20 bytes per nanosecond.
+// COST:        rk.node @relu cost <1324 ns, workspace 0 B> attributes {rk.kernel}

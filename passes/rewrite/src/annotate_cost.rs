@@ -10,7 +10,8 @@
 //! # How
 //! Time is the sum over the calls in the body. Workspace is the most bytes that the body needs beyond what it yields:
 //! what calls were measured to need, and results that stay inside. Calls that the importer did not measure are given
-//! a roofline time ([`roofline`]), and the module then says so in `rk.cost_model`. A node that runs as one generated kernel
+//! the time of a roofline model ([`rk_vocabulary::roofline`]) of the device in `rk.device`, as the importer gives it without `--measure`,
+//! and the module then says so in `rk.cost_model`. A node that runs as one generated kernel
 //! (`rk.kernel`, from `--rk-fuse`) has no intermediates: their traffic and their launches are taken off, and it has no workspace.
 //!
 //! Nodes that `--rk-anonymize` found to cost the same get one cost: the mean of their times, so that the step's total stays what it
@@ -42,7 +43,8 @@ use crate::times::Times;
 use rk_dialect::diagnostic::{Failure, Remark, RemarkKind};
 use rk_dialect::ops::{self, AtenOp, NodeOp, RunOp, StepOp};
 use rk_dialect::pass::{OptionSpec, PassContext, PassSpec};
-use rk_dialect::{Attr, Cost, Op, Stage, Tensor, Value};
+use rk_dialect::{Arg, Cost, Op, Recorded, Stage, Tensor, Value};
+use rk_vocabulary::roofline::{self, Roofline, Truth};
 
 /// The pass.
 pub static PASS: PassSpec = PassSpec {
@@ -65,13 +67,15 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
         return Ok(());
     }
     let alignment = crate::alignment(module);
+    let machine = Roofline::of_device(&crate::device(module));
     let times = Times::of_option(cx)?;
     let mut estimated = false;
     let mut given: HashSet<&str> = HashSet::new();
     for node in ops::nodes(module) {
         if node.cost().is_none() {
-            let fused = node.op().get("rk.kernel").is_some();
-            let (mut cost, guessed) = if fused { kernel_cost(node) } else { node_cost(node, alignment) };
+            let fused = node.has_kernel();
+            let (mut cost, guessed) =
+                if fused { kernel_cost(node, machine) } else { node_cost(node, alignment, machine) };
             match times.of(node) {
                 Some(time) => cost.time = time,
                 None => estimated |= guessed,
@@ -83,11 +87,10 @@ fn run<'c>(cx: &mut PassContext<'c>) -> Result<(), Failure<'c>> {
     for step in &steps {
         even_out(*step, module, &given);
     }
-    if estimated || module.get("rk.cost_model").is_none() {
-        module.set(
-            "rk.cost_model",
-            Attr::string(cx.context(), if estimated { "roofline" } else { "measured" }),
-        );
+    let mut recorded = Recorded::of(module);
+    if estimated || recorded.cost_model.is_none() {
+        recorded.cost_model = Some(if estimated { "roofline" } else { "measured" }.to_owned());
+        recorded.write(module);
     }
     steps.into_iter().for_each(|step| step.set_stage(Stage::Costed));
     Ok(())
@@ -99,7 +102,7 @@ fn even_out<'c>(step: StepOp<'c>, module: Op<'c>, given: &HashSet<&str>) {
     let runs = step.body().ops().into_iter().filter_map(RunOp::of).filter(|run| given.contains(run.symbol()));
     let mut classes: BTreeMap<i64, Vec<NodeOp<'c>>> = BTreeMap::new();
     for (_, node) in runs.filter_map(|run| nodes.get(run.symbol())) {
-        if let Some(class) = node.op().get("rk.node_class").and_then(Attr::as_i64) {
+        if let Some(class) = node.node_class() {
             classes.entry(class).or_default().push(*node);
         }
     }
@@ -133,7 +136,7 @@ fn even_out<'c>(step: StepOp<'c>, module: Op<'c>, given: &HashSet<&str>) {
 }
 
 /// The cost of a node from the calls in its body, and whether any of it is an estimate.
-fn node_cost(node: NodeOp<'_>, alignment: u64) -> (Cost, bool) {
+fn node_cost(node: NodeOp<'_>, alignment: u64, machine: Roofline) -> (Cost, bool) {
     let yielded: HashSet<Value<'_>> = node.yielded().into_iter().collect();
     let mut cost = Cost::default();
     let mut estimated = false;
@@ -144,7 +147,7 @@ fn node_cost(node: NodeOp<'_>, alignment: u64) -> (Cost, bool) {
         }
         let known = call.cost();
         estimated |= known.is_none();
-        let own = known.unwrap_or_else(|| roofline(call));
+        let own = known.unwrap_or_else(|| estimate(call, machine));
         let fresh = call.op().results().into_iter().zip(call.aliases()).filter(|(_, base)| base.is_none());
         let stays = fresh.filter(|(value, _)| !yielded.contains(value));
         inside += stays
@@ -159,50 +162,48 @@ fn node_cost(node: NodeOp<'_>, alignment: u64) -> (Cost, bool) {
 
 /// The cost of a node that runs as one kernel, and whether any of it is an estimate: the sum of its calls, without the time that all
 /// but the last spend on a launch and on a result that is written and read again. Not less than its dearest call.
-fn kernel_cost(node: NodeOp<'_>) -> (Cost, bool) {
+fn kernel_cost(node: NodeOp<'_>, machine: Roofline) -> (Cost, bool) {
     let calls: Vec<AtenOp<'_>> = node.calls().into_iter().filter(|call| !call.is_view()).collect();
     let estimated = calls.iter().any(|call| call.cost().is_none());
-    let times = || calls.iter().map(|&call| call.cost().unwrap_or_else(|| roofline(call)).time);
+    let times = || calls.iter().map(|&call| call.cost().unwrap_or_else(|| estimate(call, machine)).time);
     let between = calls.iter().rev().skip(1).flat_map(|call| call.op().results());
-    let saved =
-        |value: Value<'_>| 2 * value.ty().bytes().unwrap_or(0) / BYTES_PER_NANOSECOND + LAUNCH_NANOSECONDS;
+    let saved = |value: Value<'_>| machine.nanos_saved(value.ty().bytes().unwrap_or(0) as f64);
     let time = times().sum::<u64>().saturating_sub(between.map(saved).sum());
     (Cost { time: time.max(times().max().unwrap_or(0)), workspace: 0 }, estimated)
 }
 
-/// One CPU core with vector units: 8 GB/s from memory, 30 GFLOP/s. Only ratios matter to a plan.
-const BYTES_PER_NANOSECOND: u64 = 8;
-const FLOPS_PER_NANOSECOND: u64 = 30;
-/// What any call costs, however small: dispatch and allocation.
-const LAUNCH_NANOSECONDS: u64 = 1000;
+/// A time from sizes alone, where nobody timed the call. No workspace.
+fn estimate(call: AtenOp<'_>, machine: Roofline) -> Cost {
+    let (operands, results) = (tensors(call.op().operands()), tensors(call.op().results()));
+    let moved = operands.iter().chain(&results).flatten().map(bytes).sum();
+    let sizes = |tensors: Vec<Option<Tensor<'_>>>| {
+        tensors.into_iter().map(|tensor| tensor.map(|tensor| tensor.shape)).collect()
+    };
+    let args = call.args();
+    let seen = roofline::Call {
+        operator: call.operator_parts().map_or("", |(_, name, _)| name),
+        operands: sizes(operands),
+        results: sizes(results),
+        args: args.iter().map(truth).collect(),
+    };
+    Cost { time: machine.nanos(moved, seen.operations()), workspace: 0 }
+}
 
-/// A time from sizes alone: the larger of memory traffic and arithmetic, plus a launch. No workspace.
-///
-/// Source: Williams, Waterman, Patterson, "Roofline", CACM 2009, with two fixed ceilings.
-pub fn roofline(call: AtenOp<'_>) -> Cost {
-    let tensors = |values: Vec<Value<'_>>| -> Vec<(u64, Vec<i64>)> {
-        let known = values.into_iter().filter_map(|value| Tensor::of(value.ty()));
-        known.map(|tensor| (tensor.storage, tensor.shape)).collect()
-    };
-    let operands = tensors(call.op().operands());
-    let results = tensors(call.op().results());
-    let bytes: u64 = operands.iter().chain(&results).map(|(bytes, _)| bytes).sum();
-    let elements = |shape: &[i64]| shape.iter().map(|&size| size.unsigned_abs()).product::<u64>();
-    let largest = operands.iter().chain(&results).map(|(_, shape)| elements(shape)).max().unwrap_or(0);
-    let flops = match call.operator_parts().map(|(_, name, _)| name) {
-        Some("mm" | "bmm" | "addmm" | "baddbmm") => {
-            let inner =
-                operands.iter().rev().nth(1).and_then(|(_, shape)| shape.last()).copied().unwrap_or(1);
-            2 * results.first().map_or(0, |(_, shape)| elements(shape)).saturating_mul(inner.unsigned_abs())
+fn tensors<'c>(values: Vec<Value<'c>>) -> Vec<Option<Tensor<'c>>> {
+    values.into_iter().map(|value| Tensor::of(value.ty())).collect()
+}
+
+/// Bytes of the elements, which are what a call moves: a view of a large storage is read no further than it reaches.
+fn bytes(tensor: &Tensor<'_>) -> f64 {
+    tensor.elements() as f64 * tensor.element.element_bytes().unwrap_or(0) as f64
+}
+
+fn truth(arg: &Arg<'_>) -> Truth {
+    match arg {
+        Arg::Bool(value) => Truth::One(*value),
+        Arg::List(elements) => {
+            Truth::List(elements.iter().map(|element| matches!(element, Arg::Bool(true))).collect())
         }
-        Some("convolution" | "_convolution" | "convolution_backward") => {
-            let weight = operands.iter().map(|(_, shape)| shape).rfind(|shape| shape.len() > 2);
-            let per_output = weight.map_or(1, |shape| elements(&shape[1..]));
-            let times = if call.is_backward() { 4 } else { 2 };
-            largest.saturating_mul(per_output).saturating_mul(times)
-        }
-        _ => largest,
-    };
-    let time = (bytes / BYTES_PER_NANOSECOND).max(flops / FLOPS_PER_NANOSECOND);
-    Cost { time: time.saturating_add(LAUNCH_NANOSECONDS), workspace: 0 }
+        _ => Truth::Other,
+    }
 }

@@ -40,6 +40,9 @@ def rate(text: str, name: str) -> int:
 def seconds(text: str, name: str) -> float:
     """The seconds of a span of time: ``10s``, ``500ms``, ``2m``, ``1h``, or a number of seconds."""
 
+def roofline(device: str) -> tuple[float, float, float]:
+    """Bytes a second, operations a second, and seconds of a launch of a kind of device: ``cpu``, ``cuda``."""
+
 def memory(text: str) -> str:
     """What the judge says about memory in a scheduled step, as JSON."""
 

@@ -16,6 +16,8 @@ pub(super) struct Tensor {
 
 /// Bytes of a number.
 const NUMBER: u64 = 4;
+// The roofline of these networks is their own and fixed: their times are part of the benchmarks that planners are compared on. What real
+// calls are estimated to take is in `rk_vocabulary::roofline`.
 /// Operations per nanosecond of the roofline.
 const ARITHMETIC: u64 = 15_000;
 /// Bytes per nanosecond of the roofline.

@@ -2,8 +2,8 @@
 
 time = launch + max(bytes moved / bandwidth, operations / throughput). Operations are those that PyTorch's
 flop counter counts (matrix products, convolutions, fused attention, two per multiply-add); everything else
-is bound by memory. The ceilings describe a middling machine: the model ranks calls, it does not predict
-seconds. Source: Williams, Waterman, Patterson, "Roofline", CACM 2009.
+is bound by memory. The ceilings are those of the compiler and describe a middling machine: the model ranks
+calls, it does not predict seconds. Source: Williams, Waterman, Patterson, "Roofline", CACM 2009.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from rk import _rk
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +36,8 @@ class Ceilings:
     """Seconds that any call takes."""
 
 
-CPU = Ceilings(bandwidth=20e9, throughput=100e9, launch=1e-6)
-"""Two desktop cores."""
-GPU = Ceilings(bandwidth=2e12, throughput=100e12, launch=4e-6)
-"""A data-centre GPU in tf32."""
+CPU = Ceilings(*_rk.roofline("cpu"))
+GPU = Ceilings(*_rk.roofline("cuda"))
 
 FORMULAS = {str(operator): formula for operator, formula in flop_registry.items()}
 FLASH = "aten._scaled_dot_product_flash_attention"
