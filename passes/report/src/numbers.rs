@@ -1,5 +1,6 @@
 //! Times as people read them, and text that HTML takes as text.
 
+use rk_plan::transfer::per_second;
 use rk_plan::{Graph, Time};
 
 /// The unit in which times of one graph are shown.
@@ -13,19 +14,14 @@ impl Unit {
     /// The one in which `whole` has a handy number; that of the graph, if it is none of time.
     pub fn of(graph: &Graph, whole: Time) -> Self {
         let per_unit = graph.ticks_per_unit() as f64;
-        let nanos = match graph.time_unit() {
-            "s" => 1e9,
-            "ms" => 1e6,
-            "us" => 1e3,
-            "ns" => 1.0,
-            other => {
-                // Some files explain the unit at length.
-                let known = (1..=12).contains(&other.chars().count());
-                let name = if known { other } else { "ticks" };
-                return Self { ticks: if known { per_unit } else { 1.0 }, name: name.to_owned() };
-            }
+        let unit = graph.time_unit();
+        let Some(per_second) = per_second(unit) else {
+            // Some files explain the unit at length.
+            let short = (1..=12).contains(&unit.chars().count());
+            let name = if short { unit } else { "ticks" };
+            return Self { ticks: if short { per_unit } else { 1.0 }, name: name.to_owned() };
         };
-        Self::handy(per_unit / nanos, whole)
+        Self::handy(per_unit * per_second as f64 / 1e9, whole)
     }
 
     /// The same where a tick is a nanosecond.

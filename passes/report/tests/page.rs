@@ -83,6 +83,25 @@ fn without_points_there_is_the_plan_alone() {
 }
 
 #[test]
+fn a_unit_of_time_has_the_names_that_links_know_it_by() {
+    let page = |unit: &str| {
+        let mut builder = GraphBuilder::new("units").time_unit(unit, 1);
+        let outputs = vec![OutputSpec { name: "value".into(), bytes: Bytes(1), pinned: false }];
+        let (name, time) = ("node".into(), Time(1_500));
+        builder.add(NodeSpec { name, time, outputs, ..NodeSpec::default() }).unwrap();
+        let graph = builder.finish().unwrap();
+        let sequence = Sequence::base(&graph);
+        let trace = judge(&graph, &sequence).unwrap();
+        let timeline = Timeline::of(&graph, &sequence, &trace);
+        html(&report(&graph, Bytes(1), trace.time), &timeline, &Curve::default())
+    };
+    let short = page("us");
+    assert!(short.contains("1.50 ms"), "{short}");
+    assert_eq!(page("microseconds"), short);
+    assert!(page("steps").contains("1500 steps"));
+}
+
+#[test]
 fn names_of_a_model_are_text() {
     let odd = "</script><b>&\"<!--data-->";
     let mut builder = GraphBuilder::new(odd);

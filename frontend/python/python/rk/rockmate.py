@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from rk._compile.rockmate import CheckpointedModule, Rockmate
-from rk._report.report import save
+from rk._plan.files import save
 from rk.errors import OptionError
 
 __all__ = [

@@ -48,7 +48,7 @@ fn imported(name: &str, folder: &Path) -> Result<std::path::PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     eprintln!("{name}: trace and import");
     let file = |end: &str| folder.join(format!("{name}.{end}")).display().to_string();
-    let (archive, raw, costed, part) = (file("pt"), file("mlir"), file("costed.mlir"), file("part"));
+    let (archive, raw, costed) = (file("pt"), file("mlir"), file("costed.mlir"));
     let traced = python(&["examples/repeated.py", name, &archive])?;
     if traced.code != 0 {
         bail!("{}", traced.reason());
@@ -56,8 +56,7 @@ fn imported(name: &str, folder: &Path) -> Result<std::path::PathBuf> {
     checked("rk-import", &[&archive, "-o", &raw])?;
     let passes = ["--rk-dataflow", "--rk-simplify", "--rk-anonymize", "--rk-annotate-cost"];
     checked("rk-opt", &[&[raw.as_str()], &passes[..], &["-o", &costed]].concat())?;
-    checked("rk-translate", &[&costed, "--to", "graph", "-o", &part])?;
-    std::fs::rename(&part, &graph)?;
+    checked("rk-translate", &[&costed, "--to", "graph", "-o", &graph.display().to_string()])?;
     for done in [archive, raw, costed] {
         std::fs::remove_file(&done).with_context(|| format!("cannot remove {done}"))?;
     }

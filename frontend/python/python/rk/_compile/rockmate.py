@@ -96,7 +96,7 @@ class Rockmate(nn.Module):
         Raises:
             OptionError: The plan is not in the cache, whose folder may not be writable.
         """
-        from rk._report.report import save
+        from rk._plan.files import save
 
         answer = cache.read(self._options.cache_folder(), self._plan_name)
         if answer is None:

@@ -50,7 +50,7 @@ def export(model: nn.Module, sample: Any, path: str | os.PathLike[str]) -> Path:
     Raises:
         CompileError: The model cannot be traced.
     """
-    from rk._report.report import save
+    from rk._plan.files import save
 
     args, kwargs = capture.arguments(sample)
     kwargs = {name: value for name, value in kwargs.items() if isinstance(value, torch.Tensor)}

@@ -11,10 +11,11 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
+
+from rk._plan.files import save
 
 
 def key_of(*parts: str) -> str:
@@ -75,12 +76,5 @@ def write(folder: Path, name: str, value: Any) -> None:
     """
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-        try:
-            with os.fdopen(handle, "w") as file:
-                text = json.dumps(value)
-                file.write(f"{_digest(text)}\n{text}")
-            os.replace(part, folder / f"{name}.json")
-        except BaseException:
-            os.unlink(part)
-            raise
+        text = json.dumps(value)
+        save(folder / f"{name}.json", f"{_digest(text)}\n{text}".encode(), mode=0o600)

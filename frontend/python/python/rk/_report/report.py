@@ -5,12 +5,11 @@ rk-translate make the same one. So is the page of the steps of a run.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rk import _rk
+from rk._plan.files import save
 from rk.errors import OptionError
 
 if TYPE_CHECKING:
@@ -29,16 +28,3 @@ def write_calls(steps: list[dict[str, Any]], path: Path) -> Path:
     """Writes the page of the steps of a run (:func:`rk._report.calls.steps`), whole or not at all."""
     save(path, _rk.calls_report(steps).encode())
     return path
-
-
-def save(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all."""
-    handle, part = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise

@@ -133,7 +133,7 @@ class StepGraph:
             ) from None
         if drawn.returncode != 0:
             raise CompileError(f"dot failed: {drawn.stderr.decode(errors='replace').strip()}")
-        from rk._report.report import save
+        from rk._plan.files import save
 
         save(path, drawn.stdout)
         return path

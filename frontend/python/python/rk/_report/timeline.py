@@ -90,7 +90,7 @@ def write(plan: Plan, path: Path) -> Path:
     """Writes the planned step for a viewer: ``.json`` for Chrome's and Perfetto's, ``.pickle`` for PyTorch's
     (pytorch.org/memory_viz). Raises OptionError for another ending.
     """
-    from rk._report.report import save
+    from rk._plan.files import save
 
     if path.suffix == ".json":
         save(path, json.dumps(chrome_trace(plan)).encode())
