@@ -6,6 +6,8 @@
 //!
 //! A large step is folded: of blocks that are alike, the first is drawn in full, and the others are one box each (`groups`).
 //! Graphviz's layout is bounded, too: its network simplex, left alone, takes minutes over a step of some hundred nodes.
+//!
+//! Written here, and not by `petgraph::dot`, which has no frames, no attributes of the whole graph, and numbers in place of names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;

@@ -3,6 +3,8 @@
 //! Idea: a component is a set of evicted storages that were adjacent when one of them was evicted, with the sum of
 //! their times at its root. Union-find cannot split, so a storage that returns only subtracts its time and leaves its
 //! node behind: phantom connections stay. That approximation is part of the heuristic, not a bug to repair.
+//! Not petgraph's union-find: that one joins by rank, and here the storage that is evicted becomes the root and every step of a look-up is
+//! counted, as the reference does.
 //! Source: DTR, appendix C; docs/design/dtr.md, section 6.1. Not here: exact neighbourhoods (see `regions`).
 
 use crate::tables::{Tables, Tensor};

@@ -7,6 +7,10 @@
 //!
 //! Equal blocks (same times, sizes and wiring) form a class, so that what is worth knowing is computed once per class.
 //!
+//! Why no graph algorithm: between a source and a sink, petgraph's dominators are other values in 6 of the 12 benchmark graphs. A node that
+//! reads nothing of the forward part begins a path of its own: with its 72 dropout masks, gpt2_L24 has 50 separators and 2 dominators.
+//! Articulation points are the separators and the masks. Dominators alone take three times as long as the whole chain (144 us and 47 us).
+//!
 //! Source: rk-GB's sequentialisation; rotor's chains. Not here: graphs whose backward part visits blocks in another order;
 //! they come out as few, large blocks.
 
