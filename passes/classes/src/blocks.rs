@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::ops::Range;
 
+use petgraph::unionfind::UnionFind;
 use rk_plan::{NodeId, ValueId};
 
 use crate::lower::{Leaves, Lowered, Lowering, Relation, Scope};
@@ -207,21 +208,14 @@ fn classes(graph: &Graph, lowered: &[Lowered]) -> Vec<ClassId> {
 
 /// Numbers that are equal where the classes of one or of the other relation are, or where a row of such pairs leads.
 fn either(one: &[ClassId], other: &[ClassId]) -> Vec<u32> {
-    let mut letters: Vec<usize> = (0..one.len()).collect();
-    let root = |letters: &[usize], mut at: usize| {
-        while letters[at] != at {
-            at = letters[at];
-        }
-        at
-    };
+    let mut joined = UnionFind::<u32>::new(one.len());
     for classes in [one, other] {
-        let mut first: HashMap<ClassId, usize> = HashMap::new();
-        for (at, class) in classes.iter().enumerate() {
-            let (one, other) = (root(&letters, at), root(&letters, *first.entry(*class).or_insert(at)));
-            letters[one.max(other)] = one.min(other);
+        let mut first: HashMap<ClassId, u32> = HashMap::new();
+        for (at, &class) in (0..).zip(classes) {
+            joined.union(at, *first.entry(class).or_insert(at));
         }
     }
-    (0..letters.len()).map(|at| root(&letters, at) as u32).collect()
+    joined.into_labeling()
 }
 
 /// Numbers in order of first occurrence.

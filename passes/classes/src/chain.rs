@@ -4,7 +4,8 @@
 //! are first needed and handed on, and no cut waits for them. Without parameters every value is spine.
 //!
 //! *Separators.* After a node of the spine the chain can be cut when exactly one spine value made so far is still read
-//! by later forward nodes: every path from past to future passes through it.
+//! by later forward nodes: every path from past to future passes through it. It dominates what the past leads to, and yet a graph algorithm
+//! does not find it: a later node that reads only parameters begins a path of its own. One walk along the order counts instead.
 //!
 //! *Glue.* A segment between two separators that reads no parameter (an activation, a residual sum, a pooling, the loss)
 //! is an epilogue: it joins the segment before it, if that segment is followed by it wherever it occurs.
