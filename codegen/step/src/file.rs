@@ -77,7 +77,7 @@ pub fn parse(text: &[u8], path: &str) -> Result<Step, StepError> {
         _ if text.starts_with(b"{\n\"format\": \"rk-step\"") && !is_sealed(text) => {
             StepError::Damaged { path: path.into() }
         }
-        _ if text.starts_with(b"{\n\"format\": \"rk-step\"") => field(path, &e),
+        _ if text.starts_with(b"{\n\"format\": \"rk-step\"") => field::<Header>(path, text, &e),
         _ => foreign("it is not a JSON object"),
     })?;
     if header.format.as_deref() != Some(FORMAT) {
@@ -91,7 +91,7 @@ pub fn parse(text: &[u8], path: &str) -> Result<Step, StepError> {
     if !is_sealed(text) {
         return Err(StepError::Damaged { path: path.into() });
     }
-    let Body { mut step } = serde_json::from_slice(text).map_err(|e| field(path, &e))?;
+    let Body { mut step } = serde_json::from_slice(text).map_err(|e| field::<Body>(path, text, &e))?;
     let invalid = |invalid| StepError::Invalid { path: path.into(), invalid };
     code::resolve(&mut step).map_err(invalid)?;
     validate(&step).map_err(invalid)?;
@@ -191,12 +191,18 @@ fn print_json(json: &Json, key: &str, out: &mut String) -> Result<(), serde_json
     Ok(())
 }
 
-fn field(path: &str, e: &serde_json::Error) -> StepError {
+/// What serde says of a file, which is read again for the way to the field: reading keeps none, for most files are sound.
+fn field<'a, T: Deserialize<'a>>(path: &str, text: &'a [u8], e: &serde_json::Error) -> StepError {
     if e.is_eof() {
         return StepError::Truncated { path: path.into(), line: e.line() };
     }
-    let text = e.to_string();
+    let message = e.to_string();
     // serde_json appends the position, which our error has in front.
-    let message = text.split(" at line ").next().unwrap_or(&text).to_string();
+    let message = message.split(" at line ").next().unwrap_or(&message);
+    let again = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(text));
+    let message = match again.err().map(|again| again.path().to_string()) {
+        Some(way) if way != "." => format!("{way}: {message}"),
+        _ => message.to_string(),
+    };
     StepError::Field { path: path.into(), line: e.line(), column: e.column(), message }
 }

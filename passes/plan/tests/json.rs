@@ -61,7 +61,13 @@ fn decimals_stay_exact() {
 fn errors_name_line_column_and_field() {
     let error = |text: &str| json::read(text).expect_err(text).to_string();
     insta::assert_snapshot!(error("{\"nodes\": [\n  {\"id\": 0, \"kind\": \"up\"}]}"), @r#"2:3: nodes[0].time: is missing"#);
-    insta::assert_snapshot!(error("{\"nodes\": 3}"), @"1:11: invalid type: integer `3`, expected a sequence");
+    insta::assert_snapshot!(error("{\"nodes\": 3}"), @"1:11: nodes: invalid type: integer `3`, expected a sequence");
+    insta::assert_snapshot!(error("{\"nodes\": [{\"id\": 0,\n }]}"), @"2:2: nodes[0]: key must be a string");
+    insta::assert_snapshot!(error("{\"nodes\": [{\"id\": 0}"), @"1:20: nodes: EOF while parsing a list");
+    insta::assert_snapshot!(error("{\"name\": NaN}"), @"1:10: name: expected value; numbers in JSON are finite");
+    let node = r#"{"id": 0, "kind": "fwd", "time": 1, "bytes": 1, "deps": []}"#;
+    let last = r#"{"id": 1, "kind": "fwd", "time": 1, "bytes": 1, "deps": [[0, "x"]]}"#;
+    insta::assert_snapshot!(error(&format!("{{\"nodes\": [{node},\n{last}]}}")), @r#"2:64: nodes[1].deps[1]: invalid type: string "x", expected usize"#);
     insta::assert_snapshot!(error("{\"nodes\": []}"), @r#"1:1: the graph needs a non-empty list "nodes""#);
     let module = r#"{"stage": "costed", "nodes": [{"name": "a", "time_ns": 3}]}"#;
     insta::assert_snapshot!(error(module), @r#"1:11: stage: this is a module as data (rk-translate --to json); rk-translate --to graph makes a graph"#);

@@ -146,7 +146,7 @@ fn bad_graphs_are_refused_with_place_and_field() {
     );
     assert_eq!(
         refuse(r#""time": 1.5"#, r#""time": NaN"#),
-        "rk-plan: GRAPH: 2:50: expected value; numbers in JSON are finite"
+        "rk-plan: GRAPH: 2:50: nodes[0]: expected value; numbers in JSON are finite"
     );
     assert!(refuse(r#""time": 1.5"#, r#""time": -Infinity"#).ends_with("; numbers in JSON are finite"));
     assert_eq!(
