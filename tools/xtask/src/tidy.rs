@@ -7,6 +7,7 @@
 mod absent;
 mod border;
 mod circles;
+mod dependencies;
 mod invariants;
 
 use std::collections::BTreeMap;
@@ -21,22 +22,6 @@ const LONG: usize = 500;
 
 /// Longer files, each with its reason.
 const LONG_WITH_REASON: [(&str, &str); 0] = [];
-
-/// Dependencies that no source names, each with its reason.
-const UNNAMED_WITH_REASON: [(&str, &str, &str); 4] = [
-    ("codegen/torch/Cargo.toml", "torch-sys", "tells its direct dependants only where libtorch is"),
-    (
-        "tools/emulated-gpu/Cargo.toml",
-        "cc",
-        "for the part of its build script that lies in codegen/torch/build",
-    ),
-    (
-        "frontend/python/memory/Cargo.toml",
-        "cc",
-        "for the part of its build script that lies in codegen/torch/build",
-    ),
-    ("frontend/python/memory/Cargo.toml", "rk-torch", "tells where libtorch is, and has a header"),
-];
 
 /// Files whose length is nobody's decision, or whose text is not ours.
 const NOT_OURS: [&str; 2] = ["Cargo.lock", "LICENSE-APACHE"];
@@ -78,7 +63,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
         continued,
         machine_paths,
         licences,
-        dependencies,
+        dependencies::dependencies,
         unit_tests,
         circles::circles,
         absent::absent,
@@ -290,35 +275,6 @@ fn licences(files: &Files) -> Vec<String> {
     complaints
 }
 
-/// Every dependency is named by some source of its crate, unless the list above says why not.
-fn dependencies(files: &Files) -> Vec<String> {
-    let manifests: Vec<&str> =
-        with_suffix(files, "Cargo.toml").filter_map(|(file, _)| file.strip_suffix("Cargo.toml")).collect();
-    let crate_of = |file: &str| {
-        manifests.iter().filter(|room| file.starts_with(**room)).max_by_key(|room| room.len()).copied()
-    };
-    let mut complaints = Vec::new();
-    for room in manifests.iter().filter(|room| !room.is_empty()) {
-        let manifest = format!("{room}Cargo.toml");
-        let sources: Vec<&str> = with_suffix(files, ".rs")
-            .filter(|(file, _)| crate_of(file) == Some(*room))
-            .map(|(_, text)| text.as_str())
-            .collect();
-        for (number, name) in declared(&files[&manifest]) {
-            let word = name.replace('-', "_");
-            let uses =
-                |text: &&str| ["::", ";", " as "].iter().any(|end| has_word(text, &format!("{word}{end}")));
-            let excused =
-                UNNAMED_WITH_REASON.iter().any(|(file, known, _)| *file == manifest && *known == name);
-            if sources.iter().any(uses) == excused {
-                let what = if excused { "is named: strike it from tidy.rs" } else { "is used by no source" };
-                complaints.push(format!("{manifest}:{number}: {name} {what}"));
-            }
-        }
-    }
-    complaints
-}
-
 /// A target with `test = false` has no unit tests: cargo would pass over them without a word.
 fn unit_tests(files: &Files) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -341,20 +297,6 @@ fn unit_tests(files: &Files) -> Vec<String> {
         }
     }
     complaints
-}
-
-/// The dependencies of a manifest, of every kind, with their lines.
-fn declared(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut inside = false;
-    manifest.lines().enumerate().filter_map(move |(index, line)| {
-        if let Some(section) = line.strip_prefix('[') {
-            inside = section.trim_end_matches(']').ends_with("dependencies");
-            return None;
-        }
-        let name =
-            line.split(['.', '=', ' ']).next().filter(|name| !name.is_empty() && !name.starts_with('#'));
-        name.filter(|_| inside).map(|name| (index + 1, name))
-    })
 }
 
 #[cfg(test)]
@@ -400,21 +342,6 @@ mod tests {
             "x/src/left.rs: no `mod left;` in lib.rs or main.rs",
         ];
         assert_eq!(modules(&some), expected);
-    }
-
-    #[test]
-    fn a_dependency_that_no_source_names_is_named() {
-        let manifest = "[package]\nname = \"x\"\n[dependencies]\nserde.workspace = true\n# why\nrk-plan = { path = \"p\" }\n\n\
-                        [dev-dependencies]\nlog = \"1\"\n[lib]\nname = \"x\"\n";
-        let some = files(&[
-            ("x/Cargo.toml", manifest),
-            ("x/src/lib.rs", "use rk_plan::Graph;\n//! No serde here.\n"),
-            ("x/inner/Cargo.toml", "[package]\n"),
-            ("x/inner/src/lib.rs", "use log::info;\n"),
-        ]);
-        let expected =
-            ["x/Cargo.toml:4: serde is used by no source", "x/Cargo.toml:9: log is used by no source"];
-        assert_eq!(dependencies(&some), expected);
     }
 
     #[test]
