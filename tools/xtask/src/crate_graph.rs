@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail};
+use petgraph::algo::{astar, tarjan_scc};
+use petgraph::graphmap::DiGraphMap;
 use serde_json::Value;
 
 use crate::checkout::Checkout;
@@ -131,6 +133,15 @@ fn compare(drawing: &Drawing, packages: &BTreeMap<String, Package>) -> Vec<Strin
             }
         }
     }
+    let arrows: DiGraphMap<&str, ()> = ours()
+        .flat_map(|(_, package, _)| package.uses.iter().map(|used| (package.name.as_str(), used.as_str())))
+        .collect();
+    for circle in tarjan_scc(&arrows).into_iter().filter(|circle| circle.len() > 1) {
+        let names: BTreeSet<&str> = circle.into_iter().collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        // cargo allows it where an arrow is for tests only.
+        wrong.push(format!("{}: these crates use each other", names.join(", ")));
+    }
     let present: BTreeSet<&str> = ours().map(|(_, package, _)| package.name.as_str()).collect();
     for name in drawing.rooms.keys().filter(|name| !present.contains(name.as_str())) {
         wrong.push(format!("{name} is drawn and does not exist"));
@@ -145,29 +156,15 @@ fn path_to(
     from: &str,
     targets: &BTreeSet<String>,
 ) -> Option<Vec<String>> {
-    let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
-    let mut queue = std::collections::VecDeque::from([from]);
-    while let Some(id) = queue.pop_front() {
-        let package = packages.get(id)?;
-        if id != from && targets.contains(&package.name) {
-            let mut path = vec![package.name.clone()];
-            let mut at = id;
-            while let Some(before) = came_from.get(at) {
-                at = before;
-                path.push(packages[at].name.clone());
-            }
-            path.reverse();
-            return Some(path);
-        }
+    let mut arrows: DiGraphMap<&str, ()> = DiGraphMap::new();
+    for (id, package) in packages {
         let own_tests = if id == from { package.tests_with.as_slice() } else { &[] };
-        for next in package.builds_with.iter().chain(own_tests) {
-            if next != from && !came_from.contains_key(next.as_str()) {
-                came_from.insert(next, id);
-                queue.push_back(next);
-            }
-        }
+        arrows.extend(package.builds_with.iter().chain(own_tests).map(|next| (id.as_str(), next.as_str())));
     }
-    None
+    let is_target =
+        |id| id != from && packages.get(id).is_some_and(|package| targets.contains(&package.name));
+    let (_, path) = astar(&arrows, from, is_target, |_| 1, |_| 0)?;
+    Some(path.into_iter().map(|id| packages[id].name.clone()).collect())
 }
 
 #[cfg(test)]
@@ -239,6 +236,12 @@ mod tests {
     fn an_arrow_that_is_not_drawn_is_named() -> Result<()> {
         let expected = ["plan -> solve: this arrow is not drawn"];
         check("plan passes/plan: solve\nsolve passes/solve:", &expected)
+    }
+
+    #[test]
+    fn crates_that_use_each_other_in_tests_are_named() -> Result<()> {
+        let expected = ["plan -> solve: this arrow is not drawn", "plan, solve: these crates use each other"];
+        check("plan passes/plan: solve*\nsolve passes/solve: plan", &expected)
     }
 
     #[test]
