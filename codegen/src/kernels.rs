@@ -147,8 +147,7 @@ impl<'a> Code<'a> {
 
     fn finish(self) -> Result<Library, KernelError> {
         let Some(chip) = self.target else {
-            let made = cpu::library(&self.requests)?;
-            let elf = made.iter().map(|byte| format!("{byte:02x}")).collect();
+            let elf = hex::encode(cpu::library(&self.requests)?);
             return Ok(Library { level: cpu::LEVEL.to_owned(), elf, ptx: vec![] });
         };
         Ok(Library { level: chip.name().to_owned(), elf: String::new(), ptx: self.ptx })

@@ -122,7 +122,7 @@ impl<'c> Translation<'c> {
             let Some(bytes) = value.dense_bytes() else {
                 return Err(Diagnostic::error(at, "a constant must be written as dense<...>"));
             };
-            let hex: String = bytes.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex = hex::encode(&bytes.bytes);
             constants.push(Constant {
                 name: at.name().unwrap_or_default().to_owned(),
                 spec: body::spec(result.ty(), at)?,

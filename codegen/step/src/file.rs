@@ -152,7 +152,7 @@ fn checksum(text: &[u8], at: usize) -> String {
     hasher.update(&text[..at]);
     hasher.update([b'0'; DIGITS]);
     hasher.update(&text[at + DIGITS..]);
-    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hasher.finalize())
 }
 
 fn is_sealed(text: &[u8]) -> bool {
