@@ -110,7 +110,8 @@ impl Call<'_> {
     /// Each output element (each input element when transposed) meets every weight of one filter.
     fn convolution(&self, output: &[i64], input: &[i64], weight: &[i64]) -> f64 {
         let filter = weight.iter().skip(1).product::<i64>() as f64;
-        // `transposed` is the only truth value among the first eight arguments of every convolution.
+        // Among the first eight arguments, `transposed` is the only truth value of ATen's convolutions; those that name a
+        // library have others there, which are taken for it.
         let transposed = self.args.iter().take(8).any(|arg| *arg == Truth::One(true));
         2. * filter * elements(if transposed { input } else { output })
     }
