@@ -13,7 +13,7 @@ from test_bits import Mixed, equal, train
 from test_hard_places import Chain, Counting, InPlace, Normed, Tied, floats, images, tokens
 from torch import nn
 
-from rk._codegen import emit, program
+from rk._codegen import emit, program, source
 from rk._graph import capture
 from rk._plan import cache, costs
 
@@ -119,7 +119,7 @@ def test_a_folder_of_another_user_is_not_read(tmp_path, monkeypatch):
 
 
 def test_code_that_calls_what_has_no_name_is_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(program, "_address", lambda value: ("object", value))
+    monkeypatch.setattr(source, "address", lambda value: ("object", value))
     run = torch.compile(Chain(), backend="rk", options={"budget": "60%", "cache_dir": str(tmp_path)})
     run(*floats()).backward()
     assert not list(tmp_path.glob("code-*")) and list(tmp_path.glob("plan-*"))

@@ -122,7 +122,6 @@ PARTS = {
         "torch.autograd.graph.Node._sequence_nr",
         "torch.fx._lazy_graph_module._make_graph_module",
         "torch.fx.experimental.symbolic_shapes.ShapeEnv",
-        "torch.fx.graph._BoxedCodeGen",
         "torch.nn.Module._call_impl",
     ),
     "codegen='inductor'": (

@@ -4,7 +4,7 @@ A recomputation is the node written a second time. Views are written where they 
 of what they show and per pass. What forward hands to backward is one tensor for each storage, the one that
 owns it, and backward writes the views that it reads again: AOTAutograd and Inductor take two saved tensors
 for two storages, and would overwrite one while the other is still needed. Nothing is freed explicitly: the
-code that ``torch.fx`` prints forgets each value after its last reader, which is where the schedule drops it.
+code of a graph forgets each value after its last reader, which is where the schedule drops it.
 
 What waits in host memory is a value of its own there, made by a call (:mod:`rk._graph.transfers`), and so
 is what comes back.
@@ -162,7 +162,6 @@ class Emitter:
         if runs_again and manner_of(node) is Manner.RANDOM:
             device = device_of(node)
             if second:
-                # Printed code names operators where they are arguments, and no other functions.
                 switched = target is switches.replay
                 operator = args if switched else (target, *args)
                 args = (self._here(self.states[node]), device, *operator)
@@ -277,8 +276,7 @@ class Emitter:
         if carried is None:
             with self.graph.inserting_before(next(iter(self.graph.nodes))):
                 carried = self._copy(instance, "placeholder", instance.name, (), {})
-            # Arguments of printed code are named by their targets. If the node had another name, that could
-            # be the target of another argument, which would be overwritten before it is read.
+            # The graphs that AOTAutograd reads name an argument by its target, and no two may be the same.
             carried.target = carried.name
             for instances in (self.state_instances, self.host_instances):
                 if instance in instances:

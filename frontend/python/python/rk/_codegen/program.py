@@ -1,18 +1,16 @@
 """The two graphs of a schedule as Python code, kept on disk: a later process does not write them again.
 
-AOTAutograd reads only what goes into the graphs and what comes out of them. So it is given graphs of one call
-each, with the right inputs and outputs, and what runs is the code that ``torch.fx`` prints for the graphs of
-:mod:`rk._codegen.emit`. Writing those graphs and printing them takes longer than all else when a plan is on
-disk.
+AOTAutograd reads only what goes into the graphs and what comes out of them. So it is given graphs of one
+call each, with the right inputs and outputs, and what runs is the code (:mod:`rk._codegen.source`) of the
+graphs of :mod:`rk._codegen.emit`. Writing those graphs and their code takes longer than all else when a plan
+is on disk.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
-import importlib
 import importlib.util
-import inspect
 import marshal
 import operator
 import os
@@ -24,9 +22,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.graph import _BoxedCodeGen
 
-from rk._codegen import emit
+from rk._codegen import emit, source
 from rk._graph import loans
 from rk._graph.step import Step
 from rk._plan import cache
@@ -34,9 +31,11 @@ from rk._plan import cache
 Run = Callable[[list[Any]], Sequence[Any]]
 Dump = Callable[[str, str], None]
 PASSES = ("forward", "backward")
+_FUNCTION = "run"
+"""The name of the function in the code of a pass."""
 _WRITER = " ".join(
     f"{os.stat(module.__file__).st_size} {os.stat(module.__file__).st_mtime_ns}"
-    for module in (emit, sys.modules[__name__])
+    for module in (emit, source, sys.modules[__name__])
 )
 """What wrote the code: another version may write other code."""
 
@@ -136,7 +135,7 @@ def recorded(
     if about is None:
         emitter = emit.Emitter(step, runs, moves=moves, switched=switched, remembered=remembered)
         about = written(emitter, dump)
-        if all(kind != "object" for one in PASSES for kind, _ in about[one]["globals"].values()):
+        if all(source.is_lasting(one) for name in PASSES for one in about[name]["globals"].values()):
             cache.write(folder, name, about)
     return about
 
@@ -151,15 +150,13 @@ def written(emitter: emit.Emitter, dump: Dump | None) -> dict[str, Any]:
     for name, graph in zip(PASSES, (emitter.forward, emitter.backward), strict=True):
         inputs = {node: place for place, node in enumerate(graph.find_nodes(op="placeholder"))}
         outputs = [_reference(one, inputs, emitter) for one in graph.output_node().args[0]]
-        graph.set_codegen(_BoxedCodeGen())
-        printed = graph.python_code(root_module="self")
+        printed = source.Source(graph, _FUNCTION)
         if dump is not None:
-            dump(name, printed.src)
-        code = compile(printed.src, f"<rk {name}>", "exec")
-        used = {one for part in code.co_consts if inspect.iscode(part) for one in part.co_names}
+            dump(name, printed.readable())
+        code = compile(printed.text, f"<rk {name}>", "exec")
         about[name] = {
             "code": base64.b64encode(marshal.dumps(code)).decode(),
-            "globals": {one: _address(value) for one, value in printed.globals.items() if one in used},
+            "globals": printed.globals,
             "inputs": [(node.target, _origin(node, emitter)) for node in inputs],
             "outputs": outputs,
             "unchecked": emitter.unchecked if name == "forward" else 0,
@@ -181,29 +178,11 @@ def _origin(instance: fx.Node, emitter: emit.Emitter) -> tuple[str, str]:
     return "state" if instance in emitter.state_instances else "node", origin.name
 
 
-def _address(value: Any) -> tuple[str, Any]:
-    """How another process finds what the code calls; ``object`` if it cannot."""
-    if isinstance(value, types.ModuleType):
-        return "module", value.__name__
-    if isinstance(value, float):
-        return "value", value
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-    if isinstance(module, str) and getattr(sys.modules.get(module), name, None) is value:
-        return "name", [module, name]
-    return "object", value
-
-
-def _found(kind: str, address: Any) -> Any:
-    if kind == "module":
-        return importlib.import_module(address)
-    return getattr(importlib.import_module(address[0]), address[1]) if kind == "name" else address
-
-
 def _function(about: dict[str, Any], constants: types.SimpleNamespace) -> Run:
     """The code of a pass as a function that empties the list of its arguments."""
-    scope = {name: _found(*address) for name, address in about["globals"].items()}
+    scope = source.found(about["globals"])
     exec(marshal.loads(base64.b64decode(about["code"])), scope)
-    run = types.MethodType(scope["forward"], constants)
+    run = types.MethodType(scope[_FUNCTION], constants)
 
     def boxed(args: list[Any]) -> Sequence[Any]:
         return run(args)

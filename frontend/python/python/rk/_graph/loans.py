@@ -205,22 +205,23 @@ def copy_small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> None:
         tensor = tensor_of(argument)
         if tensor is None or tensor.layout is not torch.strided or is_backward_only(argument):
             continue
-        readers = [user for user in argument.users if _makes_much(user, argument, SMALL * tensor.nbytes)]
-        if not readers or _is_checked(argument, storages_of(argument), given):
+        storages, least = storages_of(argument), SMALL * tensor.nbytes
+        readers = [user for user in argument.users if _makes_much(user, argument, storages, least)]
+        if not readers or _is_checked(argument, storages, given):
             continue
         value = copied(tensor)
         if value.stride() != tensor.stride():
             continue
         first = min(readers)
         with graph.inserting_before(first):
-            copy = graph.call_function(torch.ops.aten.clone.default, (argument,))
+            copy = graph.create_node("call_function", torch.ops.aten.clone.default, (argument,), name="clone")
         copy.meta = {"val": value, "partitioner_tag": "is_forward", COPY: True}
         for key in ("nn_module_stack", "fwd_nn_module_stack"):
             if key in first.meta:
                 copy.meta[key] = first.meta[key]
         for reader in readers:
             reader.replace_input_with(argument, copy)
-            if _is_view(reader, argument):
+            if not storages.isdisjoint(storages_of(reader)):
                 show_anew(reader)
 
 
@@ -242,17 +243,21 @@ def copies(graph: fx.Graph) -> list[fx.Node]:
     return [node for node in calls_of(graph, [torch.ops.aten.clone.default]) if node.meta.get(COPY)]
 
 
-def _makes_much(reader: fx.Node, source: fx.Node, least: int) -> bool:
-    """Whether a forward node, or all who read its view, give at least so many bytes."""
+def _makes_much(reader: fx.Node, source: fx.Node, storages: set[int], least: int) -> bool:
+    """Whether a forward node, or all who read its view, give at least so many bytes; ``storages`` are those
+    of the source.
+    """
     if reader.op != "call_function" or is_backward(reader) or not reader.users:
         return False
-    if _is_view(reader, source):
+    if not storages.isdisjoint(storages_of(reader)):
         # Of as_strided it matters where in its storage the source begins.
         is_safe = reader.target is not torch.ops.aten.as_strided.default
-        return is_safe and all(_makes_much(user, reader, least) for user in reader.users)
+        return is_safe and all(_makes_much(user, reader, storages, least) for user in reader.users)
     if not isinstance(reader.target, torch._ops.OpOverload) or source in _written(reader):
         return False
-    return sum(one.nbytes for one in results_of(reader) if one is not None) >= least
+    value = reader.meta.get("val")
+    made = (value,) if isinstance(value, torch.Tensor) else results_of(reader)
+    return sum([one.nbytes for one in made if one is not None]) >= least
 
 
 def _written(call: fx.Node) -> list[fx.Node]:

@@ -203,13 +203,17 @@ class Step:
         told = [f"{len(self.outputs)} {self.replays}"]
         for node in self.gm.graph.nodes:
             op, target, meta = node.op, node.target, node.meta
-            told.append(f"\n{node.name!r} {node.args} {meta.get(loans.UNCHECKED, False)}")
+            unchecked = meta.get(loans.UNCHECKED, False)
             if op == "call_function":
                 name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
-                told.append(f" {name!r} {node.kwargs} {meta.get('partitioner_tag')} {meta.get('recompute')}")
+                marks = meta.get("partitioner_tag"), meta.get("recompute")
+                # Printing a dictionary that is empty takes as long as all else of a line.
+                told.append(f"\n{node.name} {node.args!r} {unchecked} {name} {node.kwargs or ''} {marks}")
                 if not is_known:
                     told.append(f" {_sizes(meta.get('val'))} {manner_of(node)}")
-            elif op == "placeholder":
+                continue
+            told.append(f"\n{node.name} {node.args!r} {unchecked}")
+            if op == "placeholder":
                 told.append(repr([target, node in self.static, *_shared(joint.tensor_of(node), storages)]))
             elif op == "get_attr":
                 value = getattr(self.gm, target, None)
@@ -219,9 +223,9 @@ class Step:
 
 
 def _named(target: Any) -> tuple[str, bool]:
-    """An operator's name, and whether it is PyTorch's own."""
+    """What an operator is told by, and whether it is PyTorch's own: the schema of another one may change."""
     known = target is operator.getitem or getattr(target, "namespace", None) in ("aten", "prims")
-    return str(target), known
+    return str(target if known else getattr(target, "_schema", target)), known
 
 
 def _sizes(value: Any) -> Any:

@@ -22,20 +22,28 @@ _ELSEWHERE = "or torch.compiler.disable keeps the module out of the graph, and o
 
 def check(graph: fx.Graph) -> None:
     """Raises CompileError, which names operator and module, and says what helps."""
-    nodes = list(graph.nodes)
-    computes = any(isinstance(node.meta.get("val"), _SYMBOLIC) for node in nodes)
-    inputs = graph.find_nodes(op="placeholder")
+    made = [(node, node.meta.get("val")) for node in graph.nodes]
+    computes = any(issubclass(kind, _SYMBOLIC) for kind in {type(value) for _, value in made})
+    inputs = len(graph.find_nodes(op="placeholder"))
     # What computes a value tells more than the input of the backward pass that has its size.
-    for node in (*(node for node in nodes if node.op != "placeholder"), *inputs):
-        value = node.meta.get("val")
-        is_tensor = isinstance(value, torch.Tensor)
-        for one in (value,) if is_tensor else joint.results_of(node):
-            if one is not None and (reason := _reason(one)):
-                raise CompileError(f"{_named(node)} {reason}")
+    for node, value in (*made[inputs:], *made[:inputs]):
+        if isinstance(value, torch.Tensor):
+            _check_tensor(node, value)
+        else:
+            for one in joint.results_of(node):
+                if one is not None:
+                    _check_tensor(node, one)
+            if joint.is_call(node) and joint.is_opaque(node):
+                _check_object(node)
         if computes and joint.is_call(node):
             _check_arguments(node)
-        if not is_tensor and joint.is_call(node) and joint.is_opaque(node):
-            _check_object(node)
+
+
+def _check_tensor(node: fx.Node, value: torch.Tensor) -> None:
+    if value.layout is torch.strided and not (value.is_quantized or value._has_symbolic_sizes_strides):
+        return
+    if reason := _reason(value):
+        raise CompileError(f"{_named(node)} {reason}")
 
 
 def _reason(value: torch.Tensor) -> str:
