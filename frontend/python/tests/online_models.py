@@ -203,7 +203,9 @@ class Meter(TorchDispatchMode):
         return [t for item in tree for t in self._tensors(item)] if isinstance(tree, (list, tuple)) else []
 
     def _parts(self, tensor):
-        """The tensors with storages that one consists of."""
+        """The tensors with memory that one consists of."""
+        if tensor.device.type == "meta" or tensor._is_zerotensor():
+            return []
         if tensor.layout is torch.strided or tensor.is_nested:
             return [tensor]
         if tensor.layout is torch.sparse_coo:

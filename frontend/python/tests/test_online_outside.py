@@ -9,6 +9,7 @@ import threading
 import numpy
 import pytest
 import torch
+from online_models import Meter
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
@@ -53,10 +54,11 @@ def test_zeros_of_forward_mode_differentiation_are_not_read():
         return [one.grad for one in linear.parameters()]
 
     expected = gradients()
-    with rk.memory_budget(60_000) as context:
+    with Meter() as meter, rk.memory_budget(60_000) as context:
         found = gradients()
         assert context.statistics()["evictions"] > 0
     assert all(map(torch.equal, found, expected))
+    assert meter.peak <= 60_000 + meter.largest
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
