@@ -34,8 +34,9 @@ class Analysis:
     def each(self, question: str, graph: fx.Graph, find: Callable[[], Iterable[Nodes]]) -> Iterator[Nodes]:
         """The parts of an answer. What follows from one is done before the next is asked for."""
         if question in self.answers:
-            named = {node.name: node for node in graph.nodes}
-            for name, others in self.answers[question]:
+            answer = self.answers[question]
+            named = {node.name: node for node in graph.nodes} if answer else {}
+            for name, others in answer:
                 yield named[name], [named[other] for other in others]
             return
         found = []

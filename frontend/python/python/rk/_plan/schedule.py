@@ -30,8 +30,10 @@ from rk.errors import BudgetError
 log = logging.getLogger(__name__)
 _SMALLEST: dict[str, dict] = {}
 """Plans for the smallest budgets that errors of this process named, where the cache cannot be written."""
-_BUILD = f"{os.stat(_rk.__file__).st_size} {os.stat(_rk.__file__).st_mtime_ns}"
-"""Which extension planned: another build may plan better."""
+_SIZE, _WRITTEN = (lambda about: (about.st_size, about.st_mtime_ns))(os.stat(_rk.__file__))
+"""Which extension planned, as another build may plan better. When it was written differs between machines on
+which the same one is installed.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,7 +320,7 @@ class Problem:
         return found or ranks.read(self._shared(asked))
 
     def _named(self, asked: str) -> str:
-        return f"plan-{cache.key_of(self.fingerprint, asked, f'{self.device} {self._where}')}"
+        return f"plan-{cache.key_of(self.fingerprint, asked, f'{self.device} {self._where} {_WRITTEN}')}"
 
     def _shared(self, asked: str) -> ranks.Name:
         """The name that an answer has among the ranks of a distributed run."""
@@ -327,7 +329,7 @@ class Problem:
     @property
     def _where(self) -> str:
         costed = costs.versions(self.device, self.options.cost_model) if self.measures else "roofline"
-        return f"{devices.alignment(self.device)} {costed} {self.standing} {self._importer} {_BUILD}"
+        return f"{devices.alignment(self.device)} {costed} {self.standing} {self._importer} {_SIZE}"
 
     def text(self, inside: int = 0) -> str:
         """The step at stage raw, with costs."""
