@@ -115,6 +115,10 @@ def rows_of(program: Program, rows: int, step: int) -> tuple[torch.Tensor, torch
 class Run:
     """One program in one way; ``notes`` are names and what was seen."""
 
+    changes_before: int | None = None
+    """The first step in which the caller changes nothing any more; None if there is none."""
+    _changes = True
+
     def __init__(self, program: Program, compiler: Compiler, context: Any = None) -> None:
         """``compiler`` makes a callable of a module or function; ``context`` is entered for every step."""
         self.program, self.context = program, context or contextlib.nullcontext()
@@ -174,6 +178,7 @@ class Run:
 
     def _step(self, step: int, rows: int) -> None:
         program = self.program
+        self._changes = self.changes_before is None or step < self.changes_before
         if self.optimizer is not None:
             self.optimizer.zero_grad()
         else:
@@ -240,6 +245,8 @@ class Run:
         self.model.train()
 
     def _change(self, x: torch.Tensor, more: dict[str, torch.Tensor], output: Any) -> None:
+        if not self._changes:
+            return
         what, how = self.program.change.split(" ", 1)
         tensors = {
             "buffers": list(self.model.buffers()),

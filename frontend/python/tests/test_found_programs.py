@@ -16,7 +16,7 @@ from rk.errors import VerifyError
 
 sys.path.append(str(Path(__file__).parents[1]))
 from campaigns.caller import Run  # noqa: E402
-from campaigns.judge import judge  # noqa: E402
+from campaigns.judge import Reference, judge  # noqa: E402
 from campaigns.program import WAYS_TO_CHANGE, Layer, Program, generate  # noqa: E402
 
 FOUND = {
@@ -195,6 +195,34 @@ def test_what_the_caller_changes_is_other_afterwards(what, how):
     before = one.clone()
     run._change(one, {what: one}, None)
     assert not torch.equal(one, before)
+
+
+UNNOTICED = {
+    # The norm is in training mode until the first step has ended; its backward reads the statistics after that.
+    "read in the second step": (
+        "fx 60%",
+        Program(310227, (Layer("FrozenNorm"),), batches=(32, 32), change="buffers set", evaluates="no_grad"),
+    ),
+    # Hooks give backward a copy; the step without the plan, which `verify` runs beside, has the input itself.
+    "read by verify alone": (
+        "fx verify",
+        Program(310059, (Layer("NoisyWeight"),), batches=(6,), change="input set", hooks=("saved pickle",)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNNOTICED)
+def test_what_backward_reads_may_be_changed_behind_the_back_of_autograd(name):
+    way, program = UNNOTICED[name]
+    (outcome,) = judge(program, [way])
+    assert outcome.verdict == "not comparable" and "through .data" in outcome.detail, outcome
+
+
+def test_a_change_that_backward_does_not_read_is_no_excuse():
+    """Backward reads the statistics of a norm in evaluation mode, and not a buffer that is added."""
+    kept = Program(1, (Layer("Constant", {"how": "add"}),), batches=(6, 6), change="buffers set")
+    assert not Reference(kept).reads_unnoticed()
+    assert Reference(UNNOTICED["read in the second step"][1]).reads_unnoticed()
 
 
 def test_a_fault_is_noticed(monkeypatch):
