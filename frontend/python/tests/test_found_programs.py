@@ -198,7 +198,7 @@ def test_what_the_caller_changes_is_other_afterwards(what, how):
 
 
 UNNOTICED = {
-    # The norm is in training mode until the first step has ended; its backward reads the statistics after that.
+    # The norm is in training mode until the first step has ended, and its backward reads statistics after it.
     "read in the second step": (
         "fx 60%",
         Program(310227, (Layer("FrozenNorm"),), batches=(32, 32), change="buffers set", evaluates="no_grad"),
