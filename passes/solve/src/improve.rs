@@ -4,7 +4,10 @@
 
 pub(crate) mod annealing;
 pub(crate) mod any_plan;
+pub(crate) mod easing;
 pub(crate) mod lns;
 pub(crate) mod order_annealing;
+pub(crate) mod population;
 pub(crate) mod racing;
 pub(crate) mod reannealing;
+pub(crate) mod rivals;

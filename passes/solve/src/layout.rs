@@ -6,5 +6,6 @@ pub(crate) mod assign_addresses;
 pub(crate) mod ejection_chain;
 pub(crate) mod fit_budget;
 pub(crate) mod free_space;
+pub(crate) mod packing;
 pub(crate) mod reorder;
 pub(crate) mod trade_time;

@@ -3,14 +3,15 @@
 //! [`solve`] is the door. A [`Request`] names a [`Solver`]; the [`Outcome`] carries the best legal plan found, a proven
 //! lower bound on the time of every plan with what it assumes, and, when nothing fits, the numbers that would.
 //!
-//! Searches count their work. The clock ends them, and what is left of a limit is divided by it: among starts, proofs, the search and the
-//! packing (docs/design/planner.md, section 2). So the same seed gives the same plan where every part ends before its time does, and
+//! The solver `auto` is a table of strategies, `portfolio/auto.rs`, which a scheduler runs: see there for what happens when, how to add a
+//! strategy and how to switch one off. Searches count their work. The clock ends them, and divides what is left of a limit among starts,
+//! proofs, the search and the packing (docs/design/planner.md, section 2). So the same seed gives the same plan where every part ends before its time does, and
 //! always where the limit counts work ([`Timekeeping`]). More time seldom gives a worse one; where plans do not pack by themselves and luck
 //! decides, four times as much never does (`layout/fit_budget.rs`). Progress goes to `tracing`.
 //!
 //! | folder | what is in it |
 //! |---|---|
-//! | `portfolio` | a request while it is solved; `auto`, which is what users get; the clock |
+//! | `portfolio` | a request while it is solved; `auto`, which is what users get; the scheduler and the clock |
 //! | `construct` | first plans |
 //! | `chain_dp` | dynamic programs along a chain of blocks |
 //! | `improve` | local search, annealing, and races among them |
@@ -52,10 +53,11 @@ pub use patience::{Goal, Patience, TimeLimit, UnknownGoal};
 pub use portfolio::memo::{REVISION, Record, question};
 pub use portfolio::pareto::pareto;
 pub use portfolio::request::{
-    Addresses, BoundKind, Outcome, Plan, Progress, Request, Spare, Status, Stop, Timekeeping,
+    Addresses, BoundKind, Outcome, Plan, Progress, Request, Spare, Status, Stop, StrategyNames, Timekeeping,
     UnknownTimekeeping,
 };
 pub use portfolio::solver::{Solver, UnknownSolver};
+pub use portfolio::switches::{UnknownStrategy, strategies};
 pub use transfers::{TransferOutcome, TransferPlan, solve_with_transfers};
 
 use chain_dp::{classes, rockmate, rotor};
@@ -63,7 +65,7 @@ use construct::{baseline, dtr, greedy};
 use layout::fit_budget;
 use milp::{checkmate, stages};
 use portfolio::incumbent::Incumbent;
-use portfolio::{auto, first_attempt, min_feasible_budget, prove};
+use portfolio::{auto, first_attempt, min_feasible_budget, prover, scheduler, smaller_portfolios};
 use rk_plan::judge;
 use state::flat_graph;
 
@@ -89,7 +91,7 @@ fn solve_nearby(request: &Request) -> Outcome {
     let mut task = Incumbent::new(request);
     warm_up(&mut task);
     if !task.is_settled() {
-        auto::nearby(&mut task);
+        scheduler::run(&mut task, smaller_portfolios::nearby());
     }
     answer(task)
 }
@@ -128,15 +130,18 @@ fn solve_task(task: &mut Incumbent) {
         Solver::KeepAll => {}
         Solver::DropAll => baseline::drop_all(task),
         Solver::Greedy => first_attempt::from_any_order(task),
-        Solver::Local => auto::local(task),
-        Solver::Cut => auto::cut(task),
+        Solver::Local => scheduler::run(task, smaller_portfolios::local()),
+        Solver::Cut => scheduler::run(task, smaller_portfolios::cut()),
         Solver::Ilp => stages::stage_ilp(task),
         Solver::Rotor => rotor::rotor(task),
         Solver::Rockmate => rockmate::rockmate(task),
         Solver::Classes => classes::classes(task),
         Solver::Dtr => dtr::portfolio(task),
         Solver::Checkmate => checkmate::checkmate(task),
-        Solver::States => prove::by_states_alone(task),
-        _ => auto::portfolio(task),
+        Solver::States => {
+            first_attempt::first_attempt(task);
+            prover::by_states_alone(task);
+        }
+        Solver::Auto => scheduler::run(task, auto::auto()),
     }
 }

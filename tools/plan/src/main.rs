@@ -31,8 +31,8 @@ use rk_plan::arena::ALIGNMENT;
 use rk_plan::transfer::{Latency, Rate};
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
 use rk_solve::{
-    Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, TimeLimit, Timekeeping,
-    packing_time, packs_easily, with_addresses,
+    Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, StrategyNames, TimeLimit,
+    Timekeeping, packing_time, packs_easily, with_addresses,
 };
 use rk_vocabulary::write_output;
 
@@ -85,6 +85,9 @@ struct Arguments {
     /// Who solves mixed integer programs: cbc, or highs where it was built in
     #[arg(long, default_value = "cbc")]
     milp: MilpSolver,
+    /// Strategies of the portfolio that do not run, with commas between them; for developers
+    #[arg(long, value_name = "NAMES", hide = true, default_value = "", hide_default_value = true)]
+    without: StrategyNames,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -310,6 +313,7 @@ fn request<'a>(
         seed: arguments.seed,
         threads: arguments.threads as usize,
         milp: arguments.milp,
+        without: arguments.without.clone(),
         addresses: (arguments.fit == Fit::Arena).then_some(addresses),
         ..Request::new(graph, budget)
     };

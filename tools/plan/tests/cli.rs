@@ -57,6 +57,21 @@ fn the_man_page_and_completions_name_every_option() {
 }
 
 #[test]
+fn strategies_are_switched_off_by_name() {
+    let graph = file(BLOCK);
+    let ask = |names: &str| run(&[name(&graph), "--budget", "80%", "--without", names, "--json"]);
+    assert_eq!(code(&ask("proofs,easing")), 0);
+    let unknown = ask("proofs,tabu");
+    let text = String::from_utf8_lossy(&unknown.stderr);
+    assert!(
+        code(&unknown) == 1 && text.contains("unknown strategy \"tabu\"; there are first-plan, "),
+        "{text}"
+    );
+    let help = run(&["--help"]);
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("--without"));
+}
+
+#[test]
 fn a_residual_is_run_again() {
     let graph = file(BLOCK);
     let output = run(&[name(&graph), "--budget", "12KiB", "--json"]);

@@ -6,7 +6,7 @@
 //! 2. *Broadcast*: one walk along the chain chooses a way for every block, wherever it stands.
 //! 3. *Judge*: what comes out is a sequence like any other, and [`Incumbent::offer`] believes none of it. The walk counts with a
 //!    little caution, so it is made for a few budgets around the one asked for; what overshoots is repaired.
-//! 4. *Refine*: the local search of [`crate::portfolio::auto`] from these plans, from cuts of the whole graph, which see across
+//! 4. *Refine*: the race of [`crate::portfolio::smaller_portfolios`] from these plans, from cuts of the whole graph, which see across
 //!    blocks, and from coarse chains ([`super::coarse`]), which come back to a block more than once. One look at all nodes ranks the
 //!    cuts and is a bound; the best ones are then solved with less and less room. It ends when as many iterations gain next to nothing
 //!    as had been made before, and the plan is at most 0.1 points of overhead above the bound.
@@ -26,10 +26,11 @@ use crate::chain_dp::coarse::{BLOCKS, coarse_starts};
 use crate::chain_dp::rcsp::BlockOptions;
 use crate::construct::greedy::greedy;
 use crate::improve::lns::Solution;
-use crate::improve::racing::{Until, search};
-use crate::portfolio::auto::portfolio;
+use crate::portfolio::auto::auto;
 use crate::portfolio::first_attempt::first_attempt;
 use crate::portfolio::incumbent::Incumbent;
+use crate::portfolio::scheduler::{run, run_from};
+use crate::portfolio::smaller_portfolios::refine;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::starts::replayed;
 use crate::portfolio::worthwhile::cuts_fit;
@@ -41,6 +42,8 @@ const BUDGETS: [u64; 4] = [1000, 985, 1015, 1030];
 const ROOMS: [u64; 4] = [1000, 990, 970, 930];
 /// Nodes that are cut at: where the given order needs most, and those whose bound is best.
 const CUTS: usize = 3;
+/// Starts that are refined; those of one cost are one plan, or as good as.
+const FEW: usize = 4;
 /// The part of the time left in which all nodes are looked at.
 const SCAN: f64 = 0.4;
 
@@ -50,13 +53,18 @@ pub(crate) fn classes(task: &mut Incumbent) {
     let repeated = repeated(task, &chain);
     tracing::info!(blocks = chain.len(), repeated, nodes = task.model.len(), "chain");
     if 2 * repeated < task.model.len() {
-        return portfolio(task);
+        return run(task, auto());
     }
     first_attempt(task);
     let mut starts = broadcast(task, &chain);
     starts.extend(cuts(task));
     starts.extend(coarse_starts(task, 0..BLOCKS.len()));
-    search(task, starts, &[], Until::Stalled);
+    starts.sort_by_key(|start| start.cost);
+    starts.dedup_by_key(|start| start.cost);
+    starts.truncate(FEW);
+    if !task.is_settled() {
+        run_from(task, &starts, refine());
+    }
 }
 
 /// Nodes of blocks that are not alone in their class.

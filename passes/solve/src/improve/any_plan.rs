@@ -1,15 +1,18 @@
 //! Graphs without a plan so far: longer and longer annealings over order and recomputation until one is found, and proofs that there is
 //! none in between.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
 use crate::improve::annealing::{Annealing, HEATS};
 use crate::improve::lns::Solution;
+use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
-use crate::portfolio::prove::starts_by;
+use crate::portfolio::prover::Prover;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::strategy::Strategy;
 use crate::portfolio::worthwhile::{MOVES_PER_NODE, SMALL_GRAPH, lists_lower_the_peak};
 use crate::state::slotted_timeline::SlottedTimeline;
 
@@ -19,8 +22,27 @@ const REFUTATION: f64 = 0.67;
 /// the rest.
 const REFUTATION_BESIDE_ORDERS: f64 = 0.33;
 
-/// The plan that is found, if any.
-pub(crate) fn search_any_plan(task: &mut Incumbent) -> Vec<Solution> {
+/// Where nothing is there to race with: the plan that is found, if any.
+pub(crate) struct AnyPlan;
+
+impl Strategy for AnyPlan {
+    fn name(&self) -> &'static str {
+        "any-plan"
+    }
+
+    fn is_due(&self, _: &Incumbent, board: &Blackboard) -> bool {
+        board.population.len() == 0
+    }
+
+    fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
+        let found = search_any_plan(task, &mut board.prover);
+        task.exhausted = false;
+        board.enter_starts(task, &found);
+        ControlFlow::Continue(())
+    }
+}
+
+fn search_any_plan(task: &mut Incumbent, prover: &mut Prover) -> Option<Solution> {
     let (mut round, mut proving) = (0u32, Duration::ZERO);
     // What generator states took in a sequence that annealing, which does not count them, took for a plan.
     let mut uncounted = 0;
@@ -56,7 +78,7 @@ pub(crate) fn search_any_plan(task: &mut Incumbent) -> Vec<Solution> {
         let due = elapsed.mul_f64(share);
         // Each a part of the time so far, so that programs that were stopped get more the next time.
         if share > 0.0 && task.plan.is_none() && proving <= due / 2 && !left.is_zero() {
-            drop(starts_by(task, (due - proving).div_duration_f64(left)));
+            drop(prover.starts(task, (due - proving).div_duration_f64(left)));
             proving += task.clock.elapsed() - elapsed;
         }
     }
@@ -64,5 +86,5 @@ pub(crate) fn search_any_plan(task: &mut Incumbent) -> Vec<Solution> {
         // What is left of it is for packing again, half of it at least.
         task.clock = task.clock.with_left(task.clock.left() / 2);
     }
-    task.plan.iter().map(Solution::from).collect()
+    task.plan.as_ref().map(Solution::from)
 }

@@ -5,11 +5,15 @@
 //! less is above the budget. What suits a step that holds everything need not suit one that runs again what it let go, so the order is
 //! used only while greedy evictions from it, and what a cut holds, played out in it, cost less than in the given one.
 
+use std::ops::ControlFlow;
+
 use crate::construct::greedy::greedy;
 use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
+use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::strategy::Strategy;
 
 /// Moves of the annealing, times nodes.
 const MOVES_PER_NODE: u64 = 20;
@@ -18,8 +22,25 @@ const MOVES: u64 = 10_000;
 /// Attempts at a plan.
 const TRIES: u32 = 2;
 
-/// A plan from such an order. If it is better than what is known, the order stays with the task.
-pub(crate) fn anneal_order(task: &mut Incumbent) -> Option<Solution> {
+/// Adds a plan from such an order to the race. If it is better than what is known, the order stays on the blackboard.
+pub(crate) struct OrderAnnealing;
+
+impl Strategy for OrderAnnealing {
+    fn name(&self) -> &'static str {
+        "order-annealing"
+    }
+
+    fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
+        if let Some((best, order)) = anneal_order(task) {
+            board.other_order = order;
+            board.enter_starts(task, [&best]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A plan from such an order, and the order if the plan is better than what is known.
+fn anneal_order(task: &mut Incumbent) -> Option<(Solution, Option<Vec<u32>>)> {
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
     let model = &*task.model;
     let given: Vec<u32> = (0..model.len() as u32).collect();
@@ -29,11 +50,9 @@ pub(crate) fn anneal_order(task: &mut Incumbent) -> Option<Solution> {
     let found = greedy(model, &order, budget, seed, TRIES, &clock);
     let best = found?;
     let known = task.best_cost().filter(|_| task.has_plan());
-    if known.is_none_or(|known| best.cost < known) {
-        task.other_order = Some(order);
-    }
+    let order = known.is_none_or(|known| best.cost < known).then_some(order);
     task.offer(&best.nodes, Solver::Local);
-    Some(best)
+    Some((best, order))
 }
 
 #[cfg(test)]
@@ -56,11 +75,11 @@ mod tests {
             let mut task = Incumbent::new(&request);
             first_attempt(&mut task);
             let given = task.best_cost().filter(|_| task.has_plan());
-            let Some(best) = anneal_order(&mut task) else { continue };
+            let Some((best, order)) = anneal_order(&mut task) else { continue };
             let better = given.is_none_or(|given| best.cost < given);
-            assert_eq!(task.other_order.is_some(), better, "seed {seed}");
+            assert_eq!(order.is_some(), better, "seed {seed}");
             assert!(task.best_cost().is_some_and(|cost| cost <= best.cost));
-            if let Some(order) = &task.other_order {
+            if let Some(order) = &order {
                 let mut sorted = order.clone();
                 sorted.sort_unstable();
                 assert!(sorted.into_iter().eq(0..graph.len() as u32));

@@ -7,10 +7,16 @@
 //!
 //! Where that finds nothing it is tried less often.
 
+use std::ops::ControlFlow;
+
 use crate::construct::greedy::{TRIES, greedy};
 use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
+use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::clock::Clock;
+use crate::portfolio::incumbent::Incumbent;
+use crate::portfolio::solver::Solver;
+use crate::portfolio::strategy::Strategy;
 use crate::state::flat_graph::FlatGraph;
 
 /// Moves per iteration of the search: one takes a fortieth of its time, about.
@@ -58,6 +64,23 @@ impl Cooling {
         self.misses = if better.is_some() { 0 } else { self.misses + 1 };
         self.next = round + 1 + self.misses / 2;
         better
+    }
+}
+
+impl Strategy for Cooling {
+    fn name(&self) -> &'static str {
+        "re-annealing"
+    }
+
+    fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
+        let Some(best) = board.population.best() else { return ControlFlow::Continue(()) };
+        let round = (board.round.index(), board.round.made);
+        let found = self.better(board.model, best, task.budget, round, task.request.seed, &task.clock);
+        if let Some(best) = found {
+            task.offer(&best.nodes, Solver::Local);
+            board.enter(task, &best.nodes);
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -1,12 +1,40 @@
 //! The first plan of a task: gap eviction and clean-up from the given order, and from others where that finds nothing.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::construct::depth_first_order::fallback;
 use crate::construct::greedy::{Attempts, TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
+use crate::improve::lns::Solution;
+use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
+use crate::portfolio::strategy::Strategy;
+
+/// The first plan, which is a start if it is more than a fallback.
+pub(crate) enum FirstPlan {
+    /// Along the given order.
+    InGivenOrder,
+    /// The same, then along others if that finds nothing.
+    InAnyOrder,
+}
+
+impl Strategy for FirstPlan {
+    fn name(&self) -> &'static str {
+        "first-plan"
+    }
+
+    fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
+        match self {
+            Self::InGivenOrder => first_attempt(task),
+            Self::InAnyOrder => from_any_order(task),
+        }
+        let start = task.plan.as_ref().filter(|_| task.has_plan()).map(Solution::from);
+        board.enter_starts(task, &start);
+        ControlFlow::Continue(())
+    }
+}
 
 /// Gap eviction along the given order. Attempts that get stuck take turns with those at a fallback.
 pub(crate) fn first_attempt(task: &mut Incumbent) {

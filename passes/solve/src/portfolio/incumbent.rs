@@ -1,16 +1,14 @@
-//! A request while it is being solved: the incumbent, the bound, the clock.
+//! A request while it is being solved: the best plans, the bounds, and the clock that all solvers share.
 //!
 //! Solvers offer sequences and bounds; only what the judge accepts becomes the incumbent, and only a better bound
-//! replaces one. [`Incumbent::outcome`] turns the state into an answer at any moment.
+//! replaces one, so more work never makes an answer worse. What strategies leave for each other is in
+//! [`crate::portfolio::blackboard`]. [`Incumbent::outcome`] turns the state into an answer at any moment.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rk_plan::{Bytes, NodeId, Sequence, Time, judge, working_set};
 
-use crate::bound::CutSolution;
-use crate::bound::a_star::States;
-use crate::bound::disjunctive_branching::Branches;
 use crate::milp::{Options, Spent};
 use crate::portfolio::clock::Clock;
 use crate::portfolio::request::{BoundKind, Outcome, Plan, Progress, Request, Spare, Status, Stop, enough};
@@ -48,22 +46,6 @@ pub(crate) struct Incumbent<'a> {
     pub(crate) smallest: Option<(Bytes, Sequence)>,
     /// False if the clock ended the search.
     pub(crate) exhausted: bool,
-    /// Whether another order may pay, once that was looked at.
-    pub(crate) order_matters: Option<bool>,
-    /// What good cuts hold: starts for the local search.
-    pub(crate) held: Vec<CutSolution>,
-    /// The first of them, for [`crate::portfolio::starts::Late`].
-    pub(crate) best_cut: Option<CutSolution>,
-    /// The search over states, where there is one, to go on with; and the work that it may do next.
-    pub(crate) states: Option<(States, u64)>,
-    /// The chains of cuts, likewise.
-    pub(crate) branches: Option<Branches<'a>>,
-    /// The time of the plan that a proof was last tried for.
-    pub(crate) tried_to_prove: Option<u64>,
-    /// An order to build starts on besides the given one, see [`crate::improve::order_annealing`].
-    pub(crate) other_order: Option<Vec<u32>>,
-    /// The node of the best cut.
-    pub(crate) at: Option<u32>,
     /// What is left of [`Request::spare`], and the plan that was packed in it.
     pub(crate) spare: Option<Spare>,
     pub(crate) early: Option<Plan>,
@@ -96,14 +78,6 @@ impl<'a> Incumbent<'a> {
             peak_holder,
             smallest: None,
             exhausted: true,
-            order_matters: None,
-            held: Vec::new(),
-            best_cut: None,
-            states: None,
-            branches: None,
-            tried_to_prove: None,
-            other_order: None,
-            at: None,
             spare: request.spare,
             early: None,
             progress: Vec::new(),

@@ -14,11 +14,13 @@ use rk_plan::{Bytes, NodeId, Sequence, Time, base_trace, judge, working_set};
 use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::layout::fit_budget;
 use crate::milp::MilpSolver;
-use crate::portfolio::request::{BoundKind, Outcome, Plan, Request, Status, Stop, Timekeeping, enough};
+use crate::portfolio::request::{
+    BoundKind, Outcome, Plan, Request, Status, Stop, StrategyNames, Timekeeping, enough,
+};
 use crate::portfolio::solver::Solver;
 
 /// Raised whenever the same request may get another answer, or a record means something else.
-pub const REVISION: u32 = 28;
+pub const REVISION: u32 = 29;
 
 /// The memory of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,17 @@ pub struct Record {
 /// same question.
 pub fn question(request: &Request) -> String {
     let Request {
-        budget, solver, time_limit, timekeeping, seed, threads, milp, save_budgets, addresses, ..
+        budget,
+        solver,
+        time_limit,
+        timekeeping,
+        seed,
+        threads,
+        milp,
+        save_budgets,
+        without,
+        addresses,
+        ..
     } = request;
     let mut line = format!(
         "revision {REVISION} budget {} solver {solver} limit {} seed {seed} threads {threads}",
@@ -60,6 +72,10 @@ pub fn question(request: &Request) -> String {
     }
     if *save_budgets != SaveBudgets::default() {
         let _ = write!(line, " save {} {}", save_budgets.count, save_budgets.spread);
+    }
+    if *without != StrategyNames::default() {
+        // Writing to a String cannot fail.
+        let _ = write!(line, " without {without}");
     }
     if let Some(addresses) = addresses {
         let _ = write!(line, " alignment {} effort {}", addresses.alignment.0, addresses.effort);

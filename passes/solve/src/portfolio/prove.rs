@@ -1,144 +1,145 @@
-//! Closing the gap by proof: a search over states for small graphs at loose budgets, and a chain of cuts below the plan at hand, where
-//! CBC has a chance.
+//! Proofs as a strategy: when they are tried, and in which share of the time left.
 //!
-//! What it plays out is a start for the local search, and often already the optimum.
+//! A proof needs a good plan at hand, so it comes when the rounds of the race have become long, or gain nothing.
 
-use rk_plan::{Time, working_set};
+use std::ops::ControlFlow;
 
-use crate::bound::a_star::{Found, MOST_NODES, States};
-use crate::bound::disjunctive_branching::Branches;
-use crate::bound::{CHAINED, order_free_below};
-use crate::construct::greedy::greedy;
-use crate::improve::lns::Solution;
 use crate::layout::assign_addresses::share_until_packing;
-use crate::portfolio::clock::Clock;
-use crate::portfolio::first_attempt::first_attempt;
+use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
-use crate::portfolio::request::enough_of_a_bound;
-use crate::portfolio::solver::Solver;
-use crate::portfolio::worthwhile::{FAR, gap_within};
+use crate::portfolio::strategy::Strategy;
+use crate::portfolio::worthwhile::{FAR, SMALL_GRAPH, gap_is_large, gap_within};
 
-/// The share of the time left that a proof may take.
-const SHARE: f64 = 0.2;
-/// The share where the plan is far above the bound: there the time is worth more in the search.
-const FAR_SHARE: f64 = 0.08;
-/// The share where the search has not found a better plan since the proof before.
-const REST_SHARE: f64 = 0.7;
-/// The share of the time left for the search over states.
-const STATES_SHARE: f64 = 0.25;
-/// Looks of the search over states when it is first tried: some 50 ms.
-const FIRST_LOOKS: u64 = 50_000;
-/// The search over states is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
-const LITTLE: u64 = 50;
+/// A proof is tried after the first round of the search and then whenever rounds are this many times as long.
+const PROOFS: u64 = 8;
+/// So many rounds without gain call for a proof sooner, in graphs small enough for a chain of cuts to say much more than one.
+const IDLE: u32 = 2;
+/// The next proof is due after rounds that are [`PROOFS`] times as long as this, at least.
+const SHORT: u64 = 200;
 
-/// The share of the time left for the next proof, when the search goes on after it.
-fn share(task: &mut Incumbent, far: bool) -> f64 {
-    let cost = task.best_cost();
-    let at_rest = std::mem::replace(&mut task.tried_to_prove, cost) == cost;
-    match (far, at_rest) {
-        (true, _) => FAR_SHARE,
-        (false, true) => REST_SHARE,
-        (false, false) => SHARE,
+/// Proofs that the best plan is the fastest, or a better bound. What they play out joins the race.
+pub(crate) struct Proofs {
+    kind: Kind,
+    /// The time of the plan that a proof was last tried for.
+    tried: Option<u64>,
+    /// The round of the last proof, and the iterations of each search in it.
+    last: Option<(u32, u64)>,
+}
+
+/// What a table wants of proofs.
+enum Kind {
+    /// See [`Proofs::by_rounds`].
+    ByRounds(Shares),
+    /// See [`Proofs::when_stalled`].
+    WhenStalled(Shares),
+    /// See [`Proofs::alone`].
+    Alone,
+}
+
+/// Shares of the time left, in place of that of the row.
+#[derive(Clone, Copy)]
+pub(crate) struct Shares {
+    /// Where the plan is far above the bound: there the time is worth more in the search.
+    pub(crate) far: f64,
+    /// Where no better plan was found since the proof before.
+    pub(crate) at_rest: f64,
+}
+
+impl Proofs {
+    fn new(kind: Kind) -> Self {
+        Self { kind, tried: None, last: None }
+    }
+
+    /// The first after the first round, the others after longer and longer rounds or when the race is at rest.
+    pub(crate) fn by_rounds(shares: Shares) -> Self {
+        Self::new(Kind::ByRounds(shares))
+    }
+
+    /// Whenever the row says.
+    pub(crate) fn when_stalled(shares: Shares) -> Self {
+        Self::new(Kind::WhenStalled(shares))
+    }
+
+    /// Where nothing comes after.
+    pub(crate) fn alone() -> Self {
+        Self::new(Kind::Alone)
+    }
+
+    /// The share of the time left for the next proof.
+    fn share(&mut self, task: &Incumbent, near: f64) -> f64 {
+        let (Kind::ByRounds(shares) | Kind::WhenStalled(shares)) = self.kind else { return near };
+        let cost = task.best_cost();
+        let at_rest = std::mem::replace(&mut self.tried, cost) == cost;
+        let share = match (!gap_within(task, FAR), at_rest) {
+            (true, _) => shares.far,
+            (false, true) => shares.at_rest,
+            (false, false) => near,
+        };
+        share.min(share_until_packing(task))
     }
 }
 
-/// Raises the bound of a task in a share of the time left; offers what the chain plays out, and returns those sequences that are
-/// over budget.
-fn prove(task: &mut Incumbent, share: f64) -> Vec<Vec<u32>> {
-    let graph = task.request.graph;
-    by_states(task);
-    if task.is_settled() || graph.len() > CHAINED {
-        return Vec::new();
+impl Strategy for Proofs {
+    fn name(&self) -> &'static str {
+        "proofs"
     }
-    let known = task.best_cost().map(|cost| enough_of_a_bound(Time(cost), Time(task.base_time)));
-    let clock = task.clock.part(share);
-    let mut bound = order_free_below(graph, task.request.budget, known, clock.left());
-    if !bound.is_infeasible() && known.is_none_or(|known| bound.time < known) {
-        let new = || Branches::new(graph, task.request.budget, bound.node);
-        let mut branches = task.branches.take().unwrap_or_else(new);
-        bound.raise_by(&mut branches, known, task.programs(clock.left()));
-        task.branches = Some(branches);
-    }
-    if bound.is_infeasible() {
-        task.prove_infeasible(bound.node);
-        return Vec::new();
-    }
-    task.raise_bound(bound.time);
-    let sequences: Vec<Vec<u32>> =
-        bound.sequences.iter().map(crate::state::flat_graph::from_sequence).collect();
-    sequences.iter().for_each(|nodes| task.offer(nodes, Solver::Cut));
-    sequences
-}
 
-/// A proof needs a good plan at hand, and what it plays out is a start.
-pub(crate) fn proof_starts(task: &mut Incumbent) -> Vec<Solution> {
-    let far = !gap_within(task, FAR);
-    let share = share(task, far).min(share_until_packing(task));
-    starts_by(task, share)
-}
-
-/// What a proof in a share of the time left plays out, repaired.
-pub(crate) fn starts_by(task: &mut Incumbent, share: f64) -> Vec<Solution> {
-    let mut starts = Vec::new();
-    for nodes in prove(task, share) {
-        let seed = task.request.seed;
-        if let Some(best) = greedy(&task.model, &nodes, task.budget, seed, 2, &task.clock) {
-            task.offer(&best.nodes, Solver::Cut);
-            starts.push(best);
+    fn is_due(&self, task: &Incumbent, board: &Blackboard) -> bool {
+        if !matches!(self.kind, Kind::ByRounds(_)) {
+            return true;
         }
-    }
-    starts
-}
-
-/// Goes on with the search over states, four times as long as before.
-fn by_states(task: &mut Incumbent) {
-    let Some(known) = task.best_cost().filter(|_| !task.is_settled()) else { return };
-    // Tight budgets are out of its reach.
-    if (known - task.base_time).saturating_mul(LITTLE) > task.base_time {
-        return;
-    }
-    let (mut states, looks) = match task.states.take() {
-        Some(earlier) => earlier,
-        None => match States::new(task.request.graph, &task.model, task.request.budget) {
-            Some(states) => (states, FIRST_LOOKS),
-            None => return,
-        },
-    };
-    go_on(task, &mut states, looks, &task.clock.part(STATES_SHARE));
-    task.states = Some((states, looks.saturating_mul(4)));
-}
-
-/// The search over states alone, until it ends or the clock stops it.
-pub(crate) fn by_states_alone(task: &mut Incumbent) {
-    first_attempt(task);
-    match States::new(task.request.graph, &task.model, task.request.budget) {
-        Some(mut states) if !task.is_settled() => {
-            task.exhausted = false;
-            let clock = task.clock;
-            go_on(task, &mut states, u64::MAX, &clock);
+        let (index, iterations) = (board.round.index(), board.population.iterations);
+        if index == 0 {
+            // The search comes first while there is much to gain.
+            return !gap_is_large(task);
         }
-        Some(_) => {}
-        None => {
-            tracing::warn!(
-                nodes = task.model.len(),
-                most = MOST_NODES,
-                "too large for the search over states"
-            )
+        let (last, then) = self.last.unwrap_or((0, board.population.first_round));
+        // After a proof one round without gain calls for the next.
+        let idle = board.round.idle >= IDLE || (board.round.is_at_rest() && last + 1 == index);
+        iterations >= PROOFS * then.max(SHORT) || (idle && task.model.len() <= SMALL_GRAPH)
+    }
+
+    fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, share: f64) -> ControlFlow<()> {
+        self.last = Some((board.round.index(), board.population.iterations));
+        let share = self.share(task, share);
+        for best in board.prover.starts(task, share) {
+            board.enter(task, &best.nodes);
         }
+        ControlFlow::Continue(())
     }
 }
 
-fn go_on(task: &mut Incumbent, states: &mut States, looks: u64, clock: &Clock) {
-    let base = task.base_time;
-    let known = task.best_cost().map_or(u64::MAX, |known| known - base);
-    let found = states.run(known, looks, clock);
-    if let Some(nodes) = states.plan() {
-        task.offer(&nodes, Solver::States);
-    }
-    tracing::debug!(?found, work = ?states.work(), milliseconds = task.clock.elapsed().as_millis() as u64, "states");
-    match (found, task.best_cost()) {
-        (Found::Proved, Some(best)) => task.raise_bound(Time(best)),
-        (Found::Proved, None) => task.prove_infeasible(working_set(task.request.graph).1),
-        (Found::Bound(due), _) => task.raise_bound(Time(base.saturating_add(due))),
+#[cfg(test)]
+mod tests {
+    use rk_plan::{Bytes, base_trace};
+
+    use super::*;
+    use crate::Request;
+    use crate::portfolio::first_attempt::first_attempt;
+    use crate::synthetic::{Family, graph};
+
+    #[test]
+    fn proofs_come_when_rounds_have_become_long_or_gain_nothing() {
+        let graph = graph(Family::Bottleneck, 100, 3);
+        let request = Request::new(&graph, Bytes(base_trace(&graph).peak.0 / 100 * 50));
+        let mut task = Incumbent::new(&request);
+        first_attempt(&mut task);
+        assert!(gap_is_large(&task), "nothing is proven");
+        let mut board = Blackboard::new(&graph, &task.model);
+        let mut proofs = Proofs::by_rounds(Shares { far: 0.1, at_rest: 0.7 });
+        let long = PROOFS * board.population.first_round.max(SHORT);
+        let mut due = |gained: u64, iterations: u64, proofs: &Proofs| {
+            board.round.close(100, Some(1000), Some(1000 - gained));
+            board.population.iterations = iterations;
+            proofs.is_due(&task, &board)
+        };
+        assert!(!due(0, 1, &proofs), "much is to gain after the first round");
+        assert!(due(0, 1, &proofs) && !due(5, 1, &proofs) && !due(0, 1, &proofs));
+        assert!(due(0, 1, &proofs), "two rounds at rest");
+        assert!(!due(5, long - 1, &proofs) && due(5, long, &proofs));
+        proofs.last = Some((6, long));
+        assert!(due(0, long, &proofs), "one round at rest after a proof");
+        proofs.last = Some((7, long));
+        assert!(!due(5, PROOFS * long - 1, &proofs) && due(5, PROOFS * long, &proofs));
     }
 }

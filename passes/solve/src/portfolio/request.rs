@@ -36,11 +36,23 @@ pub struct Request<'a> {
     pub milp: MilpSolver,
     /// The options of a block, for the solvers `rockmate` and `classes`.
     pub save_budgets: SaveBudgets,
+    /// Strategies of portfolios that do not run: to find out what each is worth.
+    pub without: StrategyNames,
     /// How plans are packed into an arena, which then has to fit in the budget.
     pub addresses: Option<Addresses>,
     /// Sequences to begin with, from neighbouring budgets or earlier sessions, and who found them. They are judged like
     /// any other, and repaired when they need more than the budget.
     pub starts: Vec<(Solver, Sequence)>,
+}
+
+/// Names of strategies, see [`crate::strategies`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StrategyNames(pub(crate) Vec<&'static str>);
+
+impl StrategyNames {
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.0.contains(&name)
+    }
 }
 
 /// What a time limit counts.
@@ -145,6 +157,7 @@ impl<'a> Request<'a> {
             threads: 1,
             milp: MilpSolver::default(),
             save_budgets: SaveBudgets::default(),
+            without: StrategyNames::default(),
             addresses: None,
             starts: Vec::new(),
         }

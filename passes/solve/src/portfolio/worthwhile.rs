@@ -16,8 +16,6 @@ pub(crate) const FAR: u64 = 100;
 pub(crate) const SMALL_GRAPH: usize = 500;
 /// Moves of an annealing of the first round, times nodes.
 pub(crate) const MOVES_PER_NODE: u64 = 200;
-/// Moves of an annealing of the first round at most, where another order may pay and where it is only one more start.
-const MOVES: (u64, u64) = (100_000, 25_000);
 
 /// Half a percent of the base time between plan and bound, or no plan.
 pub(crate) fn gap_is_large(task: &Incumbent) -> bool {
@@ -33,22 +31,6 @@ pub(crate) fn gap_within(task: &Incumbent, parts: u64) -> bool {
 /// Whether a look at the cuts of a graph of this size can end in time: one flow in the whole network is not interrupted.
 pub(crate) fn cuts_fit(task: &Incumbent) -> bool {
     task.clock.left() > CUT_TIME_PER_NODE.saturating_mul(u32::try_from(task.model.len()).unwrap_or(u32::MAX))
-}
-
-/// Moves of an annealing of the first round.
-pub(crate) fn moves(task: &mut Incumbent) -> u64 {
-    let most = if order_matters(task) && !gap_within(task, FAR) { MOVES.0 } else { MOVES.1 };
-    (MOVES_PER_NODE * task.model.len() as u64).min(most)
-}
-
-/// Whether annealing over the order pays: a list schedule alone lowers the peak, or nothing else has found a plan.
-pub(crate) fn order_matters(task: &mut Incumbent) -> bool {
-    if let Some(known) = task.order_matters {
-        return known;
-    }
-    let matters = !task.has_plan() || lists_lower_the_peak(task);
-    task.order_matters = Some(matters);
-    matters
 }
 
 /// Whether a list schedule alone lowers the peak. The graph of a training step is a ladder, and hardly any order of it is better than
