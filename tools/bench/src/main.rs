@@ -8,6 +8,7 @@ mod classes;
 mod experiments;
 mod lowered;
 mod models;
+mod offload_chains;
 mod plot;
 mod ratios;
 mod report;
@@ -43,6 +44,8 @@ enum Experiment {
     Classes(classes::Options),
     /// The planner alone: quality, speed and proofs of some four hundred cells, and what a change did to them.
     Yardstick(yardstick::Options),
+    /// The planner with transfers beside the optimum of POFO, on chains.
+    OffloadChains(offload_chains::Options),
     /// Rockmate's experiment 1: how many options per block, and which; plans and planning time.
     Options(experiments::SaveOptions),
     /// Rockmate's experiment 2: seconds to a plan, to a good one and to the proof, over the depth of networks.
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Experiment::Ratios(options) => ratios::run(&options),
         Experiment::Classes(options) => classes::run(&options),
         Experiment::Yardstick(options) => yardstick::run(&options),
+        Experiment::OffloadChains(options) => offload_chains::run(&options),
         Experiment::Options(options) => experiments::options(&options),
         Experiment::SolvingTime(options) => experiments::solving_time(&options),
         Experiment::Performance(options) => experiments::performance(&options),
