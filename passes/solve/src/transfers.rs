@@ -14,6 +14,7 @@
 mod bound;
 mod gaps;
 mod iterated_greedy;
+mod ladder;
 mod list_scheduling;
 
 use rk_plan::{
@@ -24,6 +25,7 @@ use rk_plan::{
 use crate::portfolio::clock::Clock;
 use crate::portfolio::request::{Outcome, Request, Status, enough};
 use iterated_greedy::{Moves, Search};
+use ladder::Ladder;
 
 /// A legal sequence with transfers, within both budgets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,19 +62,21 @@ pub struct TransferOutcome {
 }
 
 /// The share of the time limit for recomputation alone. The search for both takes what these leave.
-const ALONE: f64 = 0.5;
-/// The share of the time limit for plans of larger budgets.
+const ALONE: f64 = 0.4;
+/// The share of the time limit for plans of the first larger budgets.
 const LARGER: f64 = 0.1;
 /// The share of the time limit for transfers alone.
-const TRANSFERS: f64 = 0.1;
+const TRANSFERS: f64 = 0.05;
 /// The share of the time limit for the bound.
-const BOUND: f64 = 0.08;
+const BOUND: f64 = 0.1;
 /// The share of the time limit for the smallest budget that can be met, where the given one was not met by transfers alone.
 const SMALLEST: f64 = 0.15;
 /// Budgets that are tried for it.
 const TRIES: u32 = 8;
-/// Budgets between the given one and the base peak.
-const BETWEEN: u64 = 4;
+/// Larger budgets whose plans are starts.
+const RUNGS: u64 = 4;
+/// Larger budgets between these that are tried afterwards.
+const BETWEEN: u32 = 4;
 
 /// Plans a step within the budgets of device and host. Addresses are not looked for.
 ///
@@ -183,43 +187,39 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// From the given order, the plan of recomputation alone, and plans in between: each for a while, then the best.
+    /// From the given order, the plan of recomputation alone and plans for larger budgets: each for a while, then larger budgets near
+    /// the best of them, then the best.
     fn both(&mut self, alone: &Outcome) {
-        let mut starts = vec![Sequence::base(self.request.graph)];
-        starts.extend(alone.plan.iter().map(|plan| plan.sequence.clone()));
-        starts.extend(alone.smallest.iter().filter(|_| alone.plan.is_none()).cloned());
-        starts.extend(self.larger_budgets());
-        let mut searches: Vec<Search> = Vec::new();
-        for start in starts {
-            if searches.iter().all(|search| *search.start() != start) {
-                searches.push(self.search(start));
-            }
+        let limit = self.request.time_limit;
+        let clock = self.clock.with_left(self.clock.left().saturating_sub(limit.mul_f64(BOUND)));
+        let mut ladder = Ladder::new(self, alone);
+        for part in 1..=RUNGS {
+            ladder.add(self, ladder.room / RUNGS * part, limit.mul_f64(LARGER) / RUNGS as u32);
         }
-        let bound = self.request.time_limit.mul_f64(BOUND);
-        let clock = self.clock.with_left(self.clock.left().saturating_sub(bound));
+        let others = [Sequence::base(self.request.graph)].into_iter().chain(alone.smallest.iter().cloned());
+        let mut others: Vec<Search> = others.map(|start| self.search(start)).collect();
         // Half of the time is for all, half for the best: what a start costs says little about what becomes of it.
-        let most = searches.len();
-        for (index, search) in searches.iter_mut().enumerate() {
+        let most = ladder.rungs.len() + others.len();
+        let searches = ladder.rungs.iter_mut().map(|rung| &mut rung.search).chain(&mut others);
+        for (index, search) in searches.enumerate() {
             search.run(Moves::Both, &clock.part(0.5 / (most as f64 - 0.5 * index as f64)));
             self.take(search);
         }
-        if let Some(best) = searches.iter_mut().min_by_key(|search| search.rank()) {
+        for left in (1..=BETWEEN).rev() {
+            let Some(more) = ladder.between().filter(|_| !clock.expired()) else { break };
+            let clock = clock.part(0.5 / f64::from(left));
+            let place = ladder.add(self, more, clock.left() / 2);
+            let search = place.map(|place| &mut ladder.rungs[place].search);
+            if let Some(search) = search {
+                search.run(Moves::Both, &clock);
+                self.take(search);
+            }
+        }
+        let searches = ladder.rungs.iter_mut().map(|rung| &mut rung.search).chain(&mut others);
+        if let Some(best) = searches.min_by_key(|search| search.rank()) {
             best.run(Moves::Both, &clock);
             self.take(best);
         }
-    }
-
-    /// Plans of recomputation alone for budgets between the given one and the base peak.
-    fn larger_budgets(&self) -> Vec<Sequence> {
-        let (most, budget) = (base_trace(self.request.graph).peak.0, self.request.budget.0);
-        let room = most.saturating_sub(budget);
-        let between = (1..BETWEEN).map(|part| Bytes(budget + room / BETWEEN * part));
-        let limit = self.request.time_limit.mul_f64(LARGER) / BETWEEN as u32;
-        let solved = between.filter_map(|budget| {
-            crate::solve(&Request { budget, time_limit: limit, starts: Vec::new(), ..self.request.clone() })
-                .plan
-        });
-        solved.map(|plan| plan.sequence).collect()
     }
 
     fn search(&self, start: Sequence) -> Search<'a> {

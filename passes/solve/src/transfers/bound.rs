@@ -56,7 +56,7 @@ pub(super) fn bound(graph: &Graph, budget: Bytes, host: &Host, known: Option<Tim
 }
 
 /// The most bytes that can wait in host memory at one run of a schedule with this makespan, and come back.
-fn away(host: &Host, makespan: Time) -> Bytes {
+pub(super) fn away(host: &Host, makespan: Time) -> Bytes {
     // The time is split where both engines can move as much; rounding up to the next tick is on the safe side.
     let (mut low, mut high) = (0, makespan.0);
     while low < high {

@@ -66,10 +66,6 @@ impl<'a> Search<'a> {
         Self { graph, host, budget, random, start, state: None, best: None, smallest: Bytes(u64::MAX) }
     }
 
-    pub(super) fn start(&self) -> &Sequence {
-        &self.start
-    }
-
     pub(super) fn best(&self) -> Option<&TransferPlan> {
         self.best.as_ref()
     }
