@@ -1,8 +1,8 @@
-"""``python -m benchmarks.graphs FOLDER``: training steps as graphs for ``rk-plan``, at sizes that need a large GPU.
+"""``python -m benchmarks.graphs FOLDER``: training steps of large networks as graphs for ``rk-plan``.
 
-Networks are traced in bfloat16 with tensors that have sizes and no memory, so that nothing is run and no GPU is needed. Times are
-those of :mod:`rk._plan.roofline` with ceilings like an H100's; workspaces are not known and count as none.
-The files are too large for the repository.
+Networks are traced in bfloat16 with tensors that have sizes and no memory, so that nothing is run and no GPU
+is needed. Times are those of :mod:`rk._plan.roofline` with ceilings like an H100's; workspaces are not known
+and count as none. The files are too large for the repository.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Loss(nn.Module):
     """A network and the mean of its squared outputs."""
 
     def __init__(self, network: nn.Module) -> None:
+        """The network is wrapped as it is."""
         super().__init__()
         self.network = network
 
@@ -52,9 +53,10 @@ class Loss(nn.Module):
 
 
 class UNet(nn.Module):
-    """Five levels of two convolutions each, with skips (Ronneberger et al., 2015, with padding and batch norm)."""
+    """Five levels of two convolutions, with skips (Ronneberger et al., 2015, with padding and batch norm)."""
 
     def __init__(self, widths: tuple[int, ...] = (64, 128, 256, 512, 1024)) -> None:
+        """One width per level."""
         super().__init__()
         pairs = list(zip((3, *widths), widths, strict=False))
         self.down = nn.ModuleList(_twice(before, width) for before, width in pairs)
@@ -141,7 +143,9 @@ def graph_of(name: str) -> str:
 
 
 def planners(name: str, step: dict[str, Any]) -> str:
-    """The nodes of a step as ``rk-plan`` reads them. Gradients of parameters leave the step and do not count."""
+    """The nodes of a step as ``rk-plan`` reads them. Gradients of parameters leave the step where they are
+    made, and do not count behind that.
+    """
     made: dict[str, list[int]] = {}
     nodes = []
     for place, node in enumerate(step["nodes"]):

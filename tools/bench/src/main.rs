@@ -9,6 +9,7 @@ mod experiments;
 mod lowered;
 mod models;
 mod offload_chains;
+mod offload_graphs;
 mod plot;
 mod ratios;
 mod report;
@@ -46,6 +47,8 @@ enum Experiment {
     Yardstick(yardstick::Options),
     /// The planner with transfers beside the optimum of POFO, on chains.
     OffloadChains(offload_chains::Options),
+    /// Recomputation alone, transfers alone and both, on graphs in files.
+    OffloadGraphs(offload_graphs::Options),
     /// Rockmate's experiment 1: how many options per block, and which; plans and planning time.
     Options(experiments::SaveOptions),
     /// Rockmate's experiment 2: seconds to a plan, to a good one and to the proof, over the depth of networks.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Experiment::Classes(options) => classes::run(&options),
         Experiment::Yardstick(options) => yardstick::run(&options),
         Experiment::OffloadChains(options) => offload_chains::run(&options),
+        Experiment::OffloadGraphs(options) => offload_graphs::run(&options),
         Experiment::Options(options) => experiments::options(&options),
         Experiment::SolvingTime(options) => experiments::solving_time(&options),
         Experiment::Performance(options) => experiments::performance(&options),

@@ -14,6 +14,7 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -48,8 +49,9 @@ pub struct Options {
     /// Plan without the yardstick.
     #[arg(long)]
     alone: bool,
-    #[command(flatten)]
-    common: crate::Common,
+    /// The Markdown file whose tables between `<!-- NAME -->` and `<!-- /NAME -->` are replaced; standard output without it.
+    #[arg(long)]
+    document: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -84,7 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
             }
         }
     }
-    publish(options.common.document.as_deref(), "offload-chains", &table.to_markdown())
+    publish(options.document.as_deref(), "offload-chains", &table.to_markdown())
 }
 
 struct Cell<'a> {
