@@ -22,9 +22,9 @@ from torch._dynamo.backends.debugging import boxed_nop
 from rk import _torch
 from rk._codegen import comparison, emit, limits, program
 from rk._compile import governed, sizes, unseen
-from rk._graph import joint, reading, regions, settings, unplannable
+from rk._graph import joint, normalize, regions, settings, unplannable
 from rk._graph.step import Step
-from rk._plan import cache, schedule, shares
+from rk._plan import schedule, shares
 from rk._plan.options import Options
 from rk._plan.schedule import Problem, Schedule
 from rk._run import fixed, names, variants
@@ -243,9 +243,11 @@ class Compiled:
         **_: Any,
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
+        unplannable.check(gm.graph)
         replays = self.options.codegen != "inductor"
         static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
-        step = self._read(gm, num_fwd_outputs, static, replays)
+        normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
+        step = Step(gm, num_fwd_outputs, static, replays=replays)
         device = schedule.device_of(step)
         if device.type != "cpu":
             _torch.check("a GPU")
@@ -288,21 +290,6 @@ class Compiled:
         emitter = emit.Emitter(step, self.schedule.runs, moves=self.schedule.moves)
         self._saved = emitter.first_activation()
         return emitter.modules()
-
-    def _read(self, gm: fx.GraphModule, num_fwd_outputs: int, static: list[int], replays: bool) -> Step:
-        """The step of a joint graph, with what an earlier process has found out about it."""
-        folder = self.options.cache_folder()
-
-        def known(fingerprint: str) -> dict[str, Any] | None:
-            nonlocal name
-            name = f"analysis-{cache.key_of(fingerprint)}"
-            return cache.read(folder, name)
-
-        name = ""
-        step = reading.read(gm, num_fwd_outputs, static, replays=replays, known=known)
-        if not step.analysis.is_known:
-            cache.write(folder, name, step.analysis.answers)
-        return step
 
     def _refuse_rehearsals(self, step: Step) -> None:
         """What runs a step twice must not meet operators that run once."""

@@ -106,7 +106,9 @@ def _call_off(
     static_lifetime_input_indices: Sequence[int] | None = None,
     **_: Any,
 ) -> Any:
-    from rk._graph import reading
+    from rk._graph import normalize, unplannable
 
+    unplannable.check(gm.graph)
+    normalize.normalize(gm.graph, num_fwd_outputs)
     static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
-    raise _CalledOff(reading.read(gm, num_fwd_outputs, static))
+    raise _CalledOff(Step(gm, num_fwd_outputs, static))

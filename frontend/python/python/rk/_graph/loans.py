@@ -9,21 +9,19 @@ tensor that a custom function keeps on its ``ctx`` without ``save_for_backward``
 What a checkpoint of the user's hands out is lent as well: PyTorch computes it again, so the backward half is
 given operators that do (:func:`compute_again`).
 
-An argument that is small beside what is made of it is copied (:func:`copy`). Those who read the copy
+An argument that is small beside what is made of it is copied (:func:`copy_small`). Those who read the copy
 may run again, the copying itself may not; whether the copy is kept until then is the plan's decision.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
 from rk._graph import repetition, spelling
-from rk._graph.analysis import Nodes
 from rk._graph.joint import (
     calls_of,
     copied,
@@ -164,60 +162,42 @@ def _second(graph: fx.Graph, node: fx.Node, handed_out: set[int], again: dict[fx
     return again[node]
 
 
-@dataclasses.dataclass(frozen=True)
 class Loans:
     """What of a joint graph is lent until the hand-over."""
 
-    arguments: set[fx.Node]
-    """The arguments that are lent."""
-    viewed: set[fx.Node]
-    """The arguments of which backward reads nothing but views that forward has made. Those show the same
-    memory even if the caller gives the argument another one (``x.data = y``).
-    """
-    outputs: set[int]
-    """By place, the outputs that are lent."""
-    checked_outputs: set[int]
-    """By place, the outputs that backward reads with a version check."""
-
-    @classmethod
-    def of(cls, graph: fx.Graph, outputs: Sequence[fx.Node], gradients: Sequence[fx.Node | None]) -> Loans:
+    def __init__(
+        self, graph: fx.Graph, outputs: Sequence[fx.Node], gradients: Sequence[fx.Node | None]
+    ) -> None:
         """``outputs`` are handed over, ``gradients`` are what backward gives."""
         checked: set[fx.Node] = set()
         storages: set[int] = set()
-        viewed: set[fx.Node] = set()
+        self.viewed: set[fx.Node] = set()
+        """The arguments of which backward reads nothing but views that forward has made. Those show the same
+        memory even if the caller gives the argument another one (``x.data = y``).
+        """
         shown = Shown(graph)
         late = {node: shown.by(node) for node in dict.fromkeys(_read_late(graph, gradients))}
         for node, arguments in late.items():
-            viewed.update(one for one in arguments if one not in late)
+            self.viewed.update(one for one in arguments if one not in late)
             if not node.meta.get(UNCHECKED):
                 checked |= arguments
                 storages |= storages_of(node)
-        lent = {
+        self.arguments = {
             node
             for node in graph.find_nodes(op="placeholder")
             if tensor_of(node) is not None and not is_backward_only(node) and node not in checked
         }
-        found = cls(lent, viewed, set(), set())
+        """The arguments that are lent."""
+        self.outputs, self.checked_outputs = set[int](), set[int]()
+        """By place, the outputs that are lent; those that backward reads with a version check."""
         for place, node in enumerate(outputs):
             if isinstance(node, fx.Node) and tensor_of(node) is not None and not shown.by(node):
                 seen = not storages.isdisjoint(storages_of(node))
-                (found.checked_outputs if seen else found.outputs).add(place)
-        return found
-
-    def told(self, places: Mapping[fx.Node, int]) -> list[list[int]]:
-        """The same as data; ``places`` are those of the arguments."""
-        nodes = ([places[node] for node in one] for one in (self.arguments, self.viewed))
-        return [*map(sorted, nodes), sorted(self.outputs), sorted(self.checked_outputs)]
-
-    @classmethod
-    def known(cls, told: Sequence[Sequence[int]], arguments: Sequence[fx.Node]) -> Loans:
-        """What :meth:`told` gave for the same graph, with these ``arguments``."""
-        lent, viewed = ({arguments[place] for place in one} for one in told[:2])
-        return cls(lent, viewed, set(told[2]), set(told[3]))
+                (self.checked_outputs if seen else self.outputs).add(place)
 
 
-def small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> Iterator[Nodes]:
-    """The lent arguments that are copied, each with the forward nodes that make much more of it than it is;
+def copy_small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> None:
+    """Gives a copy of a lent argument to those forward nodes that make much more of it than it is;
     ``gradients`` are what backward gives.
     """
     given = {node for node in gradients if node is not None}
@@ -227,27 +207,22 @@ def small(graph: fx.Graph, gradients: Iterable[fx.Node | None]) -> Iterator[Node
             continue
         storages, least = storages_of(argument), SMALL * tensor.nbytes
         readers = [user for user in argument.users if _makes_much(user, argument, storages, least)]
-        if readers and not _is_checked(argument, storages, given):
-            yield argument, readers
-
-
-def copy(graph: fx.Graph, argument: fx.Node, readers: Sequence[fx.Node]) -> None:
-    """Gives a copy of an argument to these forward nodes."""
-    tensor = tensor_of(argument)
-    value = copied(tensor)
-    if value.stride() != tensor.stride():
-        return
-    storages, first = storages_of(argument), min(readers)
-    with graph.inserting_before(first):
-        made = graph.create_node("call_function", torch.ops.aten.clone.default, (argument,), name="clone")
-    made.meta = {"val": value, "partitioner_tag": "is_forward", COPY: True}
-    for key in ("nn_module_stack", "fwd_nn_module_stack"):
-        if key in first.meta:
-            made.meta[key] = first.meta[key]
-    for reader in readers:
-        reader.replace_input_with(argument, made)
-        if not storages.isdisjoint(storages_of(reader)):
-            show_anew(reader)
+        if not readers or _is_checked(argument, storages, given):
+            continue
+        value = copied(tensor)
+        if value.stride() != tensor.stride():
+            continue
+        first = min(readers)
+        with graph.inserting_before(first):
+            copy = graph.create_node("call_function", torch.ops.aten.clone.default, (argument,), name="clone")
+        copy.meta = {"val": value, "partitioner_tag": "is_forward", COPY: True}
+        for key in ("nn_module_stack", "fwd_nn_module_stack"):
+            if key in first.meta:
+                copy.meta[key] = first.meta[key]
+        for reader in readers:
+            reader.replace_input_with(argument, copy)
+            if not storages.isdisjoint(storages_of(reader)):
+                show_anew(reader)
 
 
 def _is_checked(shown: fx.Node, storages: set[int], gradients: set[fx.Node]) -> bool:
@@ -264,7 +239,7 @@ def _is_checked(shown: fx.Node, storages: set[int], gradients: set[fx.Node]) -> 
 
 
 def copies(graph: fx.Graph) -> list[fx.Node]:
-    """What :func:`copy` has added."""
+    """What :func:`copy_small` has added."""
     return [node for node in calls_of(graph, [torch.ops.aten.clone.default]) if node.meta.get(COPY)]
 
 

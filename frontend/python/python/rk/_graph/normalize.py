@@ -19,16 +19,13 @@ changes.
 
 from __future__ import annotations
 
-import functools
 import operator
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
 from rk._graph import loans, spelling, statistics, writes
-from rk._graph.analysis import Analysis, Nodes
 from rk._graph.joint import (
     calls_of,
     is_backward,
@@ -61,36 +58,28 @@ FILL = {
 }
 
 
-def normalize(
-    graph: fx.Graph, num_fwd_outputs: int, analysis: Analysis | None = None, *, fuses: bool = False
-) -> None:
-    """Rewrites the graph in place; so many of its results are those of the forward pass. ``analysis`` is what
-    is known of it. ``fuses``: kernels are made of it afterwards, of a chain of writes one.
+def normalize(graph: fx.Graph, num_fwd_outputs: int, *, fuses: bool = False) -> None:
+    """Rewrites the graph in place; so many of its results are those of the forward pass. ``fuses``: kernels
+    are made of it afterwards, of a chain of writes one.
     """
-    analysis = analysis or Analysis()
-    for node, _ in analysis.each("late", graph, lambda: _late(graph, num_fwd_outputs)):
-        node.meta["partitioner_tag"] = "is_backward"
+    _complete_tags(graph, num_fwd_outputs)
     statistics.settle(graph)
     for node in calls_of(graph, LIKE):
         _without_shape_operand(graph, node)
     if not fuses:
         writes.merge(graph)
-    for first, (node,) in analysis.each("repeated", graph, lambda: _repeated(graph)):
-        _merge(graph, first, node)
+    _once(graph)
     _running_statistics(graph)
     _keep_old_values(graph)
     loans.settle_marks(graph)
     results = graph.output_node().args[0]
     loans.compute_again(graph, results[:num_fwd_outputs])
-    small = functools.partial(loans.small, graph, results[num_fwd_outputs:])
-    for argument, readers in analysis.each("small", graph, small):
-        loans.copy(graph, argument, readers)
+    loans.copy_small(graph, results[num_fwd_outputs:])
 
 
-def _late(graph: fx.Graph, num_fwd_outputs: int) -> Iterator[Nodes]:
-    """What belongs to the backward pass, and is marked so before the next is looked for: what follows from a
-    tangent, and what of the unmarked only the backward pass reads. Passes of PyTorch, and the backward of a
-    custom function, make nodes without saying so.
+def _complete_tags(graph: fx.Graph, num_fwd_outputs: int) -> None:
+    """Marks as backward what follows from a tangent, and what of the unmarked only the backward pass reads:
+    passes of PyTorch, and the backward of a custom function, make nodes without saying so.
     """
     late: set[fx.Node] = set()
     for node in graph.nodes:
@@ -99,7 +88,7 @@ def _late(graph: fx.Graph, num_fwd_outputs: int) -> Iterator[Nodes]:
         elif is_backward_only(node) or not late.isdisjoint(node.all_input_nodes):
             late.add(node)
             if node.op == "call_function":
-                yield node, []
+                node.meta["partitioner_tag"] = "is_backward"
     early = {node for node in graph.output_node().args[0][:num_fwd_outputs] if isinstance(node, fx.Node)}
     for node in reversed(graph.nodes):
         if node.op != "call_function" or "partitioner_tag" in node.meta or node in early:
@@ -107,13 +96,13 @@ def _late(graph: fx.Graph, num_fwd_outputs: int) -> Iterator[Nodes]:
         if manner_of(node) is not Manner.PURE or spelling.written(node):
             continue
         if all(user.op == "output" or is_backward(user) for user in node.users):
-            yield node, []
+            node.meta["partitioner_tag"] = "is_backward"
 
 
-def _repeated(graph: fx.Graph) -> Iterator[Nodes]:
-    """Calls of the forward pass with another one that gives the same bits, and is merged before the next one
-    is looked for. Left alone is what draws random numbers, is not known, is called for an effect or with the
-    user's word on recomputation, shows what is overwritten, or is returned.
+def _once(graph: fx.Graph) -> None:
+    """Merges calls of the forward pass that give the same bits. Left alone is what draws random numbers, is
+    not known, is called for an effect or with the user's word on recomputation, shows what is overwritten, or
+    is returned.
     """
     nodes = list(graph.nodes)
     returned = [node for node in nodes[-1].all_input_nodes]
@@ -144,16 +133,11 @@ def _repeated(graph: fx.Graph) -> Iterator[Nodes]:
             continue
         involved = (*results_of(node), *results_of(first), *map(tensor_of, node.all_input_nodes))
         if not any(one is not None and storage_of(one) in unsure for one in involved):
-            yield first, [node]
-
-
-def _merge(graph: fx.Graph, first: fx.Node, node: fx.Node) -> None:
-    """Lets what reads a node read the first one that gives the same bits."""
-    views = _views_of(node) if storages_of(node) != storages_of(first) else ()
-    node.replace_all_uses_with(first)
-    graph.erase_node(node)
-    for view in views:
-        show_again(view)
+            views = _views_of(node) if storages_of(node) != storages_of(first) else ()
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+            for view in views:
+                show_again(view)
 
 
 def _is_plain(target: Any) -> bool:

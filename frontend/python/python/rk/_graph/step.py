@@ -4,14 +4,16 @@ Every call has a line, counted from 1, and a schedule is a list of lines. The fo
 of ``rk.tangents``, which hands the outputs to the caller and comes back with their gradients. Updates of
 buffers, which AOTAutograd puts at the very end, stand before it, because they belong to the forward pass.
 
-Reading is cheap, and so is :attr:`Step.fingerprint`, by which a plan is found on disk
-(:mod:`rk._graph.fingerprint`); the text of the step (:mod:`rk._graph.graph_text`) is written only when a plan
-has to be made.
+Reading is cheap, and so is :attr:`Step.fingerprint`, by which a plan is found on disk; the text of the step
+(:mod:`rk._graph.graph_text`) is written only when a plan has to be made.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import operator
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,8 +23,6 @@ from torch.fx.node import map_arg
 from torch.utils.checkpoint import CheckpointPolicy
 
 from rk._graph import joint, loans, spelling
-from rk._graph.analysis import Analysis
-from rk._graph.fingerprint import Fingerprint
 from rk._graph.repetition import Manner, is_pure, is_unknown, manner_of
 
 
@@ -36,18 +36,11 @@ class Step:
         static: Iterable[int],
         *,
         replays: bool = True,
-        fingerprint: Fingerprint | None = None,
-        analysis: Analysis | None = None,
     ) -> None:
         """``num_fwd_outputs`` is None for a graph without a backward pass; ``static`` are the indices of
         state; ``replays`` says whether a random operator can run again with the same random numbers.
-        ``fingerprint`` is that of the graph before it was rewritten, where it was, and ``analysis`` what is
-        known of it.
         """
         self.gm, self.replays = gm, replays
-        self.analysis = analysis or Analysis()
-        if fingerprint is not None:
-            self._fingerprint = fingerprint
         outputs = list(map_arg(next(iter(gm.graph.find_nodes(op="output"))).args[0], lambda n: n))
         cut = len(outputs) if num_fwd_outputs is None else num_fwd_outputs
         self.outputs, self.gradients = outputs[:cut], outputs[cut:]
@@ -95,9 +88,7 @@ class Step:
     @functools.cached_property
     def loans(self) -> loans.Loans:
         """What the caller may change between forward and backward; nothing, where there is no backward."""
-        find = functools.partial(loans.Loans.of, self.gm.graph, self.outputs, self.gradients)
-        told = self.analysis.of("loans", lambda: find().told(self.places))
-        return loans.Loans.known(told, self.placeholders)
+        return loans.Loans(self.gm.graph, self.outputs, self.gradients)
 
     @property
     def objects(self) -> list[fx.Node]:
@@ -143,9 +134,6 @@ class Step:
 
     def own_gradients(self) -> list[int]:
         """The same, without those that share memory with what comes in or leaves the step otherwise."""
-        return self.analysis.of("own gradients", self._own_gradients)
-
-    def _own_gradients(self) -> list[int]:
         places = self.gradient_places()
         given = [one for place, one in enumerate(self.gradients) if place not in places]
         others = (one for one in (*self.placeholders, *self.outputs, *given) if isinstance(one, fx.Node))
@@ -194,16 +182,63 @@ class Step:
                 found.update(self.places[named[name]] for name in written if named[name] in self.places)
         return found
 
-    @property
+    @functools.cached_property
     def fingerprint(self) -> str:
-        """A hash of all that the plan depends on, besides the costs."""
-        return self._fingerprint.whole
-
-    @property
-    def kind(self) -> str:
-        """The same on all devices of a kind: the fingerprint without their numbers."""
-        return self._fingerprint.kind
+        """A hash of all that the plan depends on: operators and their arguments, sizes, strides and shared
+        storages of what comes in, passes, which inputs are state, what the user wants saved. Sizes of results
+        follow from these, but for operators that are not PyTorch's own.
+        """
+        return hashlib.sha256("".join(self._told).encode()).hexdigest()
 
     @functools.cached_property
-    def _fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.gm, len(self.outputs), self.static, self.replays)
+    def kind(self) -> str:
+        """The same on all devices of a kind: the fingerprint without their numbers."""
+        told = re.sub(r"(type='\w+'), index=\d+", r"\1", "".join(self._told))
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    @functools.cached_property
+    def _told(self) -> list[str]:
+        names: dict[int, tuple[str, bool]] = {}
+        storages: dict[int, int] = {}
+        told = [f"{len(self.outputs)} {self.replays}"]
+        for node in self.gm.graph.nodes:
+            op, target, meta = node.op, node.target, node.meta
+            unchecked = meta.get(loans.UNCHECKED, False)
+            if op == "call_function":
+                name, is_known = names.get(id(target)) or names.setdefault(id(target), _named(target))
+                marks = meta.get("partitioner_tag"), meta.get("recompute")
+                # Printing a dictionary that is empty takes as long as all else of a line.
+                told.append(f"\n{node.name} {node.args!r} {unchecked} {name} {node.kwargs or ''} {marks}")
+                if not is_known:
+                    told.append(f" {_sizes(meta.get('val'))} {manner_of(node)}")
+                continue
+            told.append(f"\n{node.name} {node.args!r} {unchecked}")
+            if op == "placeholder":
+                told.append(repr([target, node in self.static, *_shared(joint.tensor_of(node), storages)]))
+            elif op == "get_attr":
+                value = getattr(self.gm, target, None)
+                is_code = isinstance(value, fx.GraphModule)
+                told.append(repr(value.code if is_code else _shared(value, storages)))
+        return told
+
+
+def _named(target: Any) -> tuple[str, bool]:
+    """What an operator is told by, and whether it is PyTorch's own: the schema of another one may change."""
+    known = target is operator.getitem or getattr(target, "namespace", None) in ("aten", "prims")
+    return str(target if known else getattr(target, "_schema", target)), known
+
+
+def _sizes(value: Any) -> Any:
+    """Tensors by their sizes; anything else, such as a number that was computed, by its kind."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype, tuple(value.shape), value.stride()
+    return [_sizes(one) for one in value] if isinstance(value, (tuple, list)) else type(value).__name__
+
+
+def _shared(value: Any, storages: dict[int, int]) -> list[Any]:
+    """What comes from outside: also where it is, and with which other input it shares its storage."""
+    if not isinstance(value, torch.Tensor):
+        return [_sizes(value)]
+    storage = value.untyped_storage()
+    place = storages.setdefault(storage._cdata, len(storages))
+    return [_sizes(value), value.device, value.storage_offset(), place, storage.nbytes()]
