@@ -1,7 +1,7 @@
 //! Recomputation and transfers in one plan: [`solve_with_transfers`] is the door.
 //!
 //! 1. *Recomputation alone*: [`crate::solve`], as without a host. Its plan is the first incumbent.
-//! 2. *Starts*: the given order, that plan, and plans for budgets in between. A plan for a larger budget recomputes less, and what
+//! 2. *Starts*: the given order, that plan, and plans for larger budgets. A plan for a larger budget recomputes less, and what
 //!    it has too much can wait in host memory.
 //! 3. [`iterated_greedy`] from each of them, first from the given order with transfers alone, then with both.
 //! 4. A lower bound for every schedule with transfers ([`bound`]).
@@ -194,7 +194,11 @@ impl<'a> Task<'a> {
         let clock = self.clock.with_left(self.clock.left().saturating_sub(limit.mul_f64(BOUND)));
         let mut ladder = Ladder::new(self, alone);
         for part in 1..=RUNGS {
-            ladder.add(self, ladder.room / RUNGS * part, limit.mul_f64(LARGER) / RUNGS as u32);
+            if clock.expired() {
+                break;
+            }
+            let limit = (limit.mul_f64(LARGER) / RUNGS as u32).min(clock.left());
+            ladder.add(self, ladder.room / RUNGS * part, limit);
         }
         let others = [Sequence::base(self.request.graph)].into_iter().chain(alone.smallest.iter().cloned());
         let mut others: Vec<Search> = others.map(|start| self.search(start)).collect();

@@ -20,7 +20,7 @@ impl Strategy for Packing {
         if let Some(shorter) = leave_more(task) {
             task.clock = shorter;
         }
-        if board.time_is_over || is_time_to_pack(task) {
+        if board.time_is_over || task.clock.expired() || is_time_to_pack(task) {
             let Some(longer) = pack_early(task) else { return ControlFlow::Break(()) };
             task.clock = longer;
             board.time_is_over = false;

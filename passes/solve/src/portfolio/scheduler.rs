@@ -1,8 +1,8 @@
 //! The scheduler: runs the strategies of a table until plan and bound meet, the time is over, or nothing is left to do.
 //!
 //! It sweeps through the table, and every row whose occasion is there and whose strategy is due makes one step. So the order of the rows
-//! is the order of the steps. What it decides by is counted: rounds, and what they gained. The clock has two words: the race asks it once
-//! a round whether the time is over, and a row that does not count its work gets a share of the time left. Where the clock counts work
+//! is the order of the steps. What it decides by is counted: rounds, and what they gained. The clock says when the time is over, how much of
+//! it a row gets that does not count its work, and whether enough is left for a step to be worth it. Where the clock counts work
 //! too ([`crate::Timekeeping::Work`]), the same request makes the same steps on every machine.
 //!
 //! More steps never give a worse answer: the incumbent keeps the best plan and the best bound that anybody offered, and no strategy can

@@ -57,6 +57,9 @@ pub(super) fn bound(graph: &Graph, budget: Bytes, host: &Host, known: Option<Tim
     let ranked = scan(graph, budget + peak.waiting(&bound, 0), now().checked_add(limit / 3));
     let mut places: Vec<Place> = Vec::new();
     for promise in ranked.iter().take(CUTS) {
+        if deadline.is_some_and(|deadline| now() >= deadline) {
+            break;
+        }
         let mut place = bound.place(promise.at);
         let all = bound.interval(&mut place, 0, bound.slack());
         place.intervals.push(all);

@@ -31,25 +31,32 @@ pub(super) struct Ladder<'a> {
     /// The largest surplus.
     pub(super) room: u64,
     pub(super) rungs: Vec<Rung<'a>>,
+    /// The surpluses that were solved for.
+    tried: Vec<u64>,
 }
 
 impl<'a> Ladder<'a> {
     /// The lowest rung is the plan of recomputation alone, if there is one.
     pub(super) fn new(task: &Task<'a>, alone: &Outcome) -> Self {
         let graph = task.request.graph;
-        let makespan = task.plan.as_ref().map_or(graph.total_time(), |plan| plan.trace.makespan);
         let most = base_trace(graph).peak.0.saturating_sub(task.request.budget.0);
-        let room = most.min(bound::away(task.host, makespan).0);
+        // Without a plan nobody knows how long the step takes, and so how much the link can move in it.
+        let away = task.plan.as_ref().map(|plan| bound::away(task.host, plan.trace.makespan));
+        let room = most.min(away.or(task.host.budget).map_or(u64::MAX, |bytes| bytes.0));
         let lowest = alone.plan.iter().map(|plan| Rung {
             surplus: 0,
             plan: (plan.solver, plan.sequence.clone()),
             search: task.search(plan.sequence.clone()),
         });
-        Self { room, rungs: lowest.collect() }
+        Self { room, rungs: lowest.collect(), tried: Vec::new() }
     }
 
-    /// Solves for a surplus; where its rung is, if the plan is new.
+    /// Solves for a surplus; where its rung is, if the plan is new. A surplus is solved for once.
     pub(super) fn add(&mut self, task: &Task<'a>, surplus: u64, limit: Duration) -> Option<usize> {
+        if self.tried.contains(&surplus) {
+            return None;
+        }
+        self.tried.push(surplus);
         let place = self.rungs.partition_point(|rung| rung.surplus < surplus);
         let below = place.checked_sub(1).map(|below| self.rungs[below].plan.clone());
         let budget = Bytes(task.request.budget.0 + surplus);
@@ -74,6 +81,7 @@ impl<'a> Ladder<'a> {
         };
         let beside = [best.wrapping_sub(1), best + 1].into_iter().filter(|place| *place < self.rungs.len());
         let beside = beside.filter(apart).min_by_key(rank)?;
-        Some(self.rungs[best].surplus.midpoint(self.rungs[beside].surplus))
+        let middle = self.rungs[best].surplus.midpoint(self.rungs[beside].surplus);
+        (!self.tried.contains(&middle)).then_some(middle)
     }
 }

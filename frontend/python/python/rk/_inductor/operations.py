@@ -54,20 +54,25 @@ MASK = 8.0
 
 
 def nanoseconds(kernel: BaseSchedulerNode) -> float:
-    """What one thread takes for the slow operations of one of Inductor's own kernels."""
+    """What one thread takes for the slow operations of one of Inductor's own kernels; nothing for a template,
+    which has no loops to look at.
+    """
     return sum(_of(node) for node in kernel.get_nodes() if isinstance(node, SchedulerNode))
 
 
 def of_mask(buffer: Any) -> float:
     """What one thread takes longer for a buffer that is written, because it is a mask."""
-    return MASK * lowering.bytes_of(buffer) if buffer.get_dtype() == torch.bool else 0.0
+    size = lowering.bytes_of(buffer)
+    return MASK * size if size and buffer.get_dtype() == torch.bool else 0.0
 
 
 def _of(node: SchedulerNode) -> float:
+    if node._body is None:
+        return 0.0
     sizes = [lowering.number(size) for part in node.get_ranges() for size in part]
     elements = math.prod(1 if size is None else size for size in sizes)
     blocks = (node._body.root_block, *node._body.subblocks.values())
-    return elements * sum(map(_distinct, (block.graph for block in blocks)))
+    return elements * sum(_distinct(block.graph) for block in blocks)
 
 
 def _distinct(graph: torch.fx.Graph) -> float:
