@@ -85,14 +85,15 @@ def test_both_sets_of_gradients_are_in_the_scope_total(codegen):
     assert 0.93 * budget <= max(found) <= budget, (budget, found)
 
 
-def test_the_smallest_budget_of_the_scope_total_does():
+@pytest.mark.parametrize("codegen", ["fx", "inductor"])
+def test_the_smallest_budget_of_the_scope_total_does(codegen):
     stands = sum(one.nbytes for one in Tower().parameters())
     (base,), _ = trained(whole(), steps=1, count=1)
     budget = 3 * stands // 2 + int(0.6 * base)
     with pytest.raises(rk.BudgetError, match="to which those of .* are added") as told:
-        total(budget)
+        total(budget, codegen)
     smallest = told.value.smallest_bytes
-    found, _ = total(smallest)
+    found, _ = total(smallest, codegen)
     assert budget < max(found) <= smallest
 
 

@@ -115,6 +115,30 @@ def test_the_smallest_budget_that_is_named_counts_what_plans_fell_short_by(plans
     small_steps(1, budget=str(error.smallest_bytes))
 
 
+def test_the_budget_that_is_named_does_where_every_other_plan_falls_short_by_far(monkeypatch):
+    peak = backend.Planned.peak.fget
+    takes = {}
+
+    def takes_more(self):
+        # The first plan that is tried, and no other one, takes a little more than is foreseen.
+        first = next(iter(takes), self.key)
+        takes[self.key] = peak(self) + ((4096 if self.key == first else 1 << 30) if self.pinned else 0)
+        return takes[self.key]
+
+    monkeypatch.setattr(backend.Planned, "peak", property(takes_more))
+
+    def refused(budget):
+        with pytest.raises(BackendCompilerFailed) as caught:
+            small_steps(1, budget=str(budget))
+        torch._dynamo.reset()
+        return caught.value.inner_exception.smallest_bytes
+
+    smallest = refused(1)
+    named = refused(smallest)
+    assert smallest < named <= smallest + 4096
+    small_steps(1, budget=str(named))
+
+
 def test_the_plan_for_the_smallest_budget_is_pinned_once(plans_fall_short):
     with pytest.warns(UserWarning, match=r"with Inductor's kernels the step takes \d+ bytes while"):
         small_steps(1, budget="1", on_infeasible="best")

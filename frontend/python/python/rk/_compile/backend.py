@@ -207,13 +207,14 @@ class Compiled:
         else:
             resident = self.schedule.resident if counts else 0
             self.graph.problem = problem
-            asked = str(self._asked + resident - less)
+            asked = str(max(self._asked + resident - less, 1))
             self.schedule = self.graph.planned("tightened", asked, self.graph.asked[1])
         problem = self.graph.problem
         asked, inside = self.graph.asked
         whole = asked.endswith("%") and float(asked[:-1]) >= 100
-        resident = self.schedule.resident if counts else 0
-        planned = PlannedKernels(problem, self.schedule, self._asked, inside, whole=whole, resident=resident)
+        resident = problem.standing + (self.schedule.resident if counts else 0)
+        room = self._asked - problem.standing
+        planned = PlannedKernels(problem, self.schedule, room, inside, whole=whole, resident=resident)
         # What the calls of a step take together is known of plans that are compiled as they are.
         planned.pinned |= pins or inside > 0
         self._saved = planned.first_activation

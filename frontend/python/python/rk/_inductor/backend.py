@@ -8,6 +8,7 @@ is planned again for less.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import logging
@@ -125,6 +126,12 @@ class Planned:
     def holder(self) -> str:
         """What runs when the step takes the most."""
         return max(self.halves_replayed, key=lambda half: half.peak).holder
+
+    def keep(self, schedule: Schedule, more: int) -> None:
+        """Keeps a plan of this graph for whoever asks for so many bytes more."""
+        problem, room = self._problem, self.budget + more
+        found = dataclasses.replace(schedule, budget=room + problem.standing)
+        problem.keep(found, room + self.resident, self.inside)
 
     def settle(self) -> None:
         """Keeps the replayed peak beside Inductor's code, which another process finds without a replay."""
@@ -254,6 +261,8 @@ class Compiler:
         self._less, self._pins, self._cached = 0, False, True
         self._exceeded: dict[str, Exceeded] = {}
         """By pinned plan, what it took too much."""
+        self._schedules: dict[str, Schedule] = {}
+        """Those plans."""
         self._failed: Exception | None = None
         """What a hook raised; Inductor would wrap it."""
 
@@ -283,6 +292,7 @@ class Compiler:
             if self.planned.pinned:
                 self._less += self._failed.bytes
                 self._exceeded[self.planned.key] = self._failed
+                self._schedules[self.planned.key] = self.planned.schedule
             self._pins = True
         raise self._beyond()
 
@@ -298,7 +308,8 @@ class Compiler:
 
     def _beyond(self) -> BudgetError:
         """The error that says what the best of all plans takes."""
-        best = min(self._exceeded.values(), key=lambda one: one.bytes)
+        key, best = min(self._exceeded.items(), key=lambda one: one[1].bytes)
+        self.planned.keep(self._schedules[key], best.bytes)
         budget = self.planned.budget + self.planned.resident
         error = BudgetError(
             f"with Inductor's kernels the step does not stay within {budget} bytes: the best plan that was "

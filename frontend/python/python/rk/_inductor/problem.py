@@ -51,16 +51,21 @@ class Problem(schedule.Problem):
     """Units, ready to be planned for any budget."""
 
     def __init__(
-        self, step: Step, halves: Halves, options: Options, device: torch.device, *, adds: bool = False
+        self,
+        step: Step,
+        halves: Halves,
+        options: Options,
+        device: torch.device,
+        *,
+        standing: int = 0,
+        adds: bool = False,
     ) -> None:
         """``step`` is the joint graph that the halves were made of."""
-        super().__init__(step, options, device, adds=adds)
+        super().__init__(step, options, device, standing=standing, adds=adds)
         self.halves = halves
 
-    @functools.cached_property
-    def adding(self) -> Problem:
-        """The same step where its gradients are added to others, and count until then."""
-        return Problem(self.step, self.halves, self.options, self.device, adds=True)
+    def _adding(self, standing: int) -> Problem:
+        return Problem(self.step, self.halves, self.options, self.device, standing=standing, adds=True)
 
     @functools.cached_property
     def uncounted(self) -> list[int]:

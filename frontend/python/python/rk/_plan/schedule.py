@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import time
-import warnings
 from collections.abc import Callable
 
 import torch
@@ -22,14 +21,11 @@ from rk import _rk
 from rk._graph import joint, settings
 from rk._graph.graph_text import TANGENTS, Cost, Text
 from rk._graph.step import Step
-from rk._plan import cache, checkpoints, costs, dumps, link, ranks
+from rk._plan import cache, checkpoints, costs, dumps, link, ranks, smallest
 from rk._plan import device as devices
 from rk._plan.options import Options
-from rk.errors import BudgetError
 
 log = logging.getLogger(__name__)
-_SMALLEST: dict[str, dict] = {}
-"""Plans for the smallest budgets that errors of this process named, where the cache cannot be written."""
 _SIZE, _WRITTEN = (lambda about: (about.st_size, about.st_mtime_ns))(os.stat(_rk.__file__))
 """Which extension planned, as another build may plan better. When it was written differs between machines on
 which the same one is installed.
@@ -131,6 +127,9 @@ class Problem:
         if self.options.scope == "total" and not self._lowers:
             # The gradients of this step are values of it now, and those that are there already stand.
             standing += self.step.gradient_bytes()
+        return self._adding(standing)
+
+    def _adding(self, standing: int) -> Problem:
         about = {"standing": standing, "measures": self.measures}
         return Problem(self.step, self.options, self.device, adds=True, **about)
 
@@ -156,7 +155,7 @@ class Problem:
         start = time.perf_counter()
         answer = self._answer(budget, inside, self.options.solver, patient)
         schedule = _schedule(answer)
-        _tell_unmet(answer)
+        smallest.tell(answer)
         link.check_host(schedule.host_peak)
         log.info(
             "rk: peak %d of %d bytes (%d without recomputing), %.1f %% more time by plan, %s by %s in %.3f s",
@@ -174,6 +173,12 @@ class Problem:
             "rk_plan", "json", lambda: json.dumps({name: getattr(schedule, name) for name in facts})
         )
         return schedule
+
+    def keep(self, schedule: Schedule, budget: int, inside: int) -> None:
+        """Whoever asks for exactly this budget, which an error names, gets this plan of the same step."""
+        answer = dataclasses.asdict(schedule)
+        del answer["unmet"]
+        self._smallest(budget, inside).keep(answer)
 
     def keep_all(self) -> Schedule:
         """The plan that recomputes nothing."""
@@ -207,7 +212,7 @@ class Problem:
         options, folder = self.options, self.options.cache_folder()
         name = self.name(budget, inside, solver)
         known = cache.read(folder, name) if options.dump_dir is None else None
-        if known is None and (known := self._found_before(budget, inside)) is not None:
+        if known is None and (known := self._smallest(budget, inside).find()) is not None:
             cache.write(folder, name, known)
         if known is not None:
             log.debug("rk: %s was on disk, in %s", name, folder)
@@ -259,14 +264,11 @@ class Problem:
         unmet = answer.pop("unmet", None)
         if unmet is None:
             return answer
-        # Another search might miss what this one has found; who now asks for exactly that, gets it.
-        asked = self._asked_smallest(str(unmet["smallest"]), inside)
-        name = self._named(asked)
-        found = {key: value for key, value in answer.items() if key != "stages"}
-        _SMALLEST[name] = ranks.offer(self._shared(asked), found)
-        cache.write(options.cache_folder(), name, _SMALLEST[name])
+        self._smallest(unmet["smallest"], inside).keep(
+            {key: value for key, value in answer.items() if key != "stages"}
+        )
         if options.on_infeasible == "error" or not patient:
-            raise _unmet(unmet)
+            raise smallest.error(unmet)
         return {**answer, "unmet": f"{unmet['message']}. Going on with {unmet['smallest']} bytes"}
 
     def _reserve(self, inside: int) -> int:
@@ -308,16 +310,10 @@ class Problem:
         folder = self.options.dump_dir
         return None if folder is None else dumps.sources(folder, f"code-{self.fingerprint[:8]}")
 
-    def _asked_smallest(self, budget: str, inside: int) -> str:
+    def _smallest(self, budget: int | str, inside: int) -> smallest.Plan:
         scope = f"{self.options.scope}{' adds' if self._adds else ''}"
-        return f"smallest {budget} {inside} {scope}{self._kind_of_plan}"
-
-    def _found_before(self, budget: str, inside: int) -> dict | None:
-        """The plan for a budget that an error has named as the smallest feasible one."""
-        asked = self._asked_smallest(budget, inside)
-        name = self._named(asked)
-        found = _SMALLEST.get(name) or cache.read(self.options.cache_folder(), name)
-        return found or ranks.read(self._shared(asked))
+        asked = f"smallest {budget} {inside} {scope}{self._kind_of_plan}"
+        return smallest.Plan(self._named(asked), self._shared(asked), self.options.cache_folder())
 
     def _named(self, asked: str) -> str:
         return f"plan-{cache.key_of(self.fingerprint, asked, f'{self.device} {self._where} {_WRITTEN}')}"
@@ -361,7 +357,7 @@ class Problem:
     def explained(self, budget: str) -> dict:
         """The planner's answer, with the text of every stage; nothing is read from disk."""
         answer = self._solved(self.text(), budget, 0, self.options.solver, stages=True)
-        _tell_unmet(answer)
+        smallest.tell(answer)
         return answer
 
 
@@ -381,17 +377,3 @@ def device_of(step: Step) -> torch.device:
 def _schedule(answer: dict) -> Schedule:
     names = (field.name for field in dataclasses.fields(Schedule))
     return Schedule(**{name: answer[name] for name in names if name in answer})
-
-
-def _tell_unmet(answer: dict) -> None:
-    """Warns of a plan, made now or kept on disk, for another budget than the one that was asked for."""
-    if "unmet" in answer:
-        warnings.warn(f"rk: {answer['unmet']} (on_infeasible='best')", stacklevel=3)
-
-
-def _unmet(about: dict) -> BudgetError:
-    """The error that says what a planner says of a budget that cannot be met."""
-    error = BudgetError(about["message"])
-    error.budget_bytes, error.smallest_bytes = about["budget"], about["smallest"]
-    error.lower_bound_bytes, error.holder = about["impossible_below"], about["holder"]
-    return error
