@@ -211,6 +211,7 @@ ON_OBJECTS = {
     "_has_rebuilt_buckets": "whether a DistributedDataParallel has had its first step",
     "_local_tensor": "this process's part of a torch.distributed.tensor.DTensor",
     "_unsharded_param": "what FSDP2 has gathered of a parameter, on its torch.distributed.fsdp FSDPParam",
+    "_body": "what a torch._inductor.scheduler.SchedulerNode computes, as loops",
     "_boxed_call": "a function that takes its arguments in a list that it may empty, to AOTAutograd",
     "_flat_weight_refs": "of what tensors an nn.RNNBase has made its list of weights",
     "_flat_weights": "that list",

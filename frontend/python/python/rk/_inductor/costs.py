@@ -1,9 +1,10 @@
 """What a unit takes: time and workspace.
 
 Kernels that are not Inductor's own (matrix products, attention) are the calls that every codegen makes, and
-are measured as those are (:mod:`rk._plan.costs`). Inductor's own kernels are bound by memory: a stated model,
-the bytes that they read and write by a bandwidth that is measured once, and a fixed time per kernel. They
-have no workspace. With the cost model ``roofline`` nothing is timed.
+are measured as those are (:mod:`rk._plan.costs`). Of Inductor's own kernels there is a stated model: a fixed
+time per kernel, the bytes that it reads and writes by a bandwidth that is measured once, and on a CPU the
+slow operations (:mod:`.operations`). They have no workspace. With the cost model ``roofline`` nothing is
+timed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ def of(
     known = costs.of(calls.values(), device, folder, model=model)
     bandwidth = _bandwidth(device, folder) if model == "measured" else roofline.ceilings(device).bandwidth
 
+    threads = torch.get_num_threads() if device.type == "cpu" else 0
+
     def cost(unit: Unit) -> Cost:
         externs = [known[calls[one].signature] for one in unit.externs]
         own = LAUNCH * unit.kernels + int(unit.moved / bandwidth * 1e9)
+        own += int(unit.work / threads) if threads else 0
         workspace = unit.workspace + max((one.workspace for one in externs), default=0)
         return Cost(max(own + sum(one.nanoseconds for one in externs), 1), workspace)
 

@@ -263,13 +263,14 @@ def strides_of(buffer: Any, value: torch.Tensor) -> tuple[int, ...] | None:
         sizes, strides = buffer.get_size(), buffer.get_stride()
     except NotImplementedError:
         return None
-    found = [_number(one) for one in (*sizes, *strides)]
+    found = [number(one) for one in (*sizes, *strides)]
     if None in found or tuple(found[: len(sizes)]) != tuple(value.size()):
         return None
     return tuple(found[len(sizes) :])
 
 
-def _number(size: Any) -> int | None:
+def number(size: Any) -> int | None:
+    """A size of Inductor's, if it is known."""
     return int(size) if getattr(size, "is_number", isinstance(size, int)) else None
 
 

@@ -32,7 +32,7 @@ from torch._inductor.scheduler import (
 
 from rk._graph import joint, spelling
 from rk._graph.copies import copied
-from rk._inductor import lowering
+from rk._inductor import lowering, operations
 from rk._inductor.buffers import Buffers
 from rk._inductor.units import Circle, Lowered, Unit, in_order
 from rk.errors import CompileError
@@ -165,6 +165,7 @@ class _Reader:
         inner = _Inner()
         for kernel in kernels:
             unit.moved += _moved(kernel)
+            unit.work += operations.nanoseconds(kernel)
             unit.kernels += not isinstance(kernel, (ExternKernelSchedulerNode, NopKernelSchedulerNode))
             if isinstance(kernel, ExternKernelSchedulerNode) and not isinstance(kernel.node, ir.MultiOutput):
                 called = lowering.extern(kernel.node)
@@ -177,6 +178,8 @@ class _Reader:
                 name, size = buffer.get_name(), lowering.bytes_of(buffer.node)
                 node = self.buffers.value_of.get(name)
                 last = self._last(buffer, members)
+                if not isinstance(kernel, (ExternKernelSchedulerNode, NopKernelSchedulerNode)):
+                    unit.work += operations.of_mask(buffer.node)
                 if node is not None and not self._is_inside(buffer, kernels):
                     unit.results.append(node)
                     unit.bytes[node] = size

@@ -43,6 +43,8 @@ class Unit:
     """The bytes that Inductor's own kernels read and write."""
     kernels: int = 0
     """How many of its kernels are Inductor's own."""
+    work: float = 0.0
+    """The nanoseconds that a thread takes for what these compute (:mod:`.operations`)."""
 
     def part(self, roots: Iterable[fx.Node]) -> tuple[list[fx.Node], list[fx.Node]]:
         """The nodes of the body that some results or effects are made by, in order, and what these read."""
