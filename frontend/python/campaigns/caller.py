@@ -115,8 +115,10 @@ def rows_of(program: Program, rows: int, step: int) -> tuple[torch.Tensor, torch
 class Run:
     """One program in one way; ``notes`` are names and what was seen."""
 
-    changes_before: int | None = None
-    """The first step in which the caller changes nothing any more; None if there is none."""
+    changes_before: tuple[int, int] | None = None
+    """The first step, and round of it, in which the caller changes nothing any more; None: there is none."""
+    uses_copies = False
+    """Losses are made of copies of the outputs, which are older than what the caller changes."""
     _changes = True
 
     def __init__(self, program: Program, compiler: Compiler, context: Any = None) -> None:
@@ -178,12 +180,12 @@ class Run:
 
     def _step(self, step: int, rows: int) -> None:
         program = self.program
-        self._changes = self.changes_before is None or step < self.changes_before
         if self.optimizer is not None:
             self.optimizer.zero_grad()
         else:
             self.model.zero_grad()
         for round_ in range(program.rounds):
+            self._changes = self.changes_before is None or (step, round_) < self.changes_before
             with self.context:
                 made = self._passes(step * 10 + round_, rows)
             for name, value in made:
@@ -206,6 +208,7 @@ class Run:
                 for one in pytree.tree_leaves(output):
                     if isinstance(one, torch.Tensor) and one.requires_grad:
                         one.register_hook(lambda gradient: gradient * 2)
+            read = pytree.tree_map_only(torch.Tensor, torch.clone, output) if self.uses_copies else output
             if self.program.change.startswith("output"):
                 self._change(x, more, output)
             if "retain" in self.program.hooks:
@@ -213,7 +216,7 @@ class Run:
                 if first is not None and not first.is_leaf:
                     first.retain_grad()
                     leaf = leaf if leaf is not None else first
-            losses.append(loss_of(output))
+            losses.append(loss_of(read))
             leaves.append(leaf)
             made.append((f"output {number}", output))
         if self.program.change and not self.program.change.startswith("output"):

@@ -71,13 +71,23 @@ class Reference:
             return False
         if not hooked:
             program = dataclasses.replace(program, hooks=())
-        changed = self.eager if hooked else ways.run_plain(program, None)
-        for step in range(len(program.batches)):
-            unchanged = Run(program, lambda one: one)
-            unchanged.changes_before = step
-            if different(_gradients(changed.notes, step), _gradients(unchanged.train().notes, step)):
-                return True
-        return False
+
+        def trained(step: int, rounds: int) -> Notes:
+            """The gradients of a step, where the caller changes something in so many of its rounds."""
+            run = Run(program, lambda one: one)
+            # What is made of an output after it was changed is another loss, which is no reading of it.
+            run.changes_before, run.uses_copies = (step, rounds), True
+            return _gradients(run.train().notes, step)
+
+        try:
+            # A change lasts: that of an earlier round is what a later forward pass begins with.
+            return any(
+                different(trained(step, program.rounds), trained(step, program.rounds - 1))
+                for step in range(len(program.batches))
+            )
+        except Exception:
+            # Nothing is known then, and somebody has to look.
+            return False
 
     def watched(self) -> Run:
         """The eager run with a mode that looks on: for a few operators, autograd then takes the formulas that
@@ -96,7 +106,8 @@ class Reference:
     def eager_peak(self) -> int:
         """The bytes that the allocator hands out in the first eager step."""
         if not self.peak:
-            short = dataclasses.replace(self.program, batches=self.program.batches[:1], evaluates="")
+            first = self.program.batches[:1]
+            short = dataclasses.replace(self.program, batches=first, optimizer="none", evaluates="")
             with measure.memory(torch.device("cpu")) as seen:
                 ways.run_plain(short, None)
             self.peak = seen.peak
@@ -190,9 +201,16 @@ def _run(program: Program, way: Way, reference: Reference, graphs: ways.Graphs) 
     if way.kind == "online":
         whole = reference.online_peak() if way.options.get("budget", 0) is not None else 0
         return ways.run_online(program, ways.Online(way, whole))
-    peak = reference.eager_peak() if way.kind == "rk.compile" else 0
+    budget = None
+    if way.share is not None:
+        model = reference.eager.model
+        gradients = sum(one.nbytes for one in model.parameters() if one.requires_grad)
+        budget = max(1, int(way.share * (reference.eager_peak() - gradients)))
+        if way.options.get("scope") == "total":
+            # Two micro-batches have gradients at once.
+            budget += budgets.standing(model) + 2 * gradients
     fresh()
-    return Run(program, ways.compiler_of(way, program, graphs, peak)).train()
+    return Run(program, ways.compiler_of(way, program, graphs, budget)).train()
 
 
 def _failed(way: Way, error: BaseException, reference: Reference) -> Outcome:

@@ -9,6 +9,7 @@ Exits with 1 when there are findings.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import json
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns import process, report, ways
+from campaigns.budgets import CALLER
 from campaigns.program import Program, generate
 from campaigns.script import script
 from campaigns.shrink import shrink
@@ -51,6 +53,8 @@ class Campaign:
         try:
             while (seed := self.next()) is not None:
                 program = generate(seed)
+                if self.about.budgets:
+                    program = dataclasses.replace(program, **CALLER)
                 if any(words in str(program) for words in self.about.without):
                     continue
                 names = self.about.ways or ways.chosen(program, self.about.each)
@@ -108,6 +112,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--ways", nargs="*", choices=list(ways.BY_NAME), help="these ways only")
     parser.add_argument(
         "--without", nargs="*", default=[], help="leave out programs whose text has these words"
+    )
+    parser.add_argument(
+        "--budgets", action="store_true", help="no caller does more than train, so every budget is checked"
     )
     parser.add_argument("--limit", type=float, default=120, help="seconds after which a program hangs")
     parser.add_argument("--shrink", type=int, default=2, help="how many findings of a kind are made smaller")

@@ -26,8 +26,8 @@ class Way:
     kind: str
     """``compile`` (the backend), ``rk.compile``, ``Rockmate``, ``online`` or ``inductor``."""
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    share: float = 1.0
-    """Of eager's peak, where a budget in bytes is made of it."""
+    share: float | None = None
+    """Of the activations of an eager step, where a budget in bytes is made of it."""
     weight: float = 1.0
 
     @property
@@ -42,12 +42,14 @@ WAYS = (
     Way("fx least", "compile", LEAST, weight=4),
     Way("fx 60%", "compile", {"budget": "60%", **BEST}, weight=2),
     Way("fx 100%", "compile", {"budget": "100%", "time_limit": "50ms"}),
-    Way("fx bytes", "rk.compile", BEST, share=0.7),
-    Way("fx total", "compile", {"budget": "70%", "scope": "total", **BEST}, weight=0.5),
+    Way("fx bytes", "compile", BEST, share=0.7),
+    Way("fx rk.compile", "rk.compile", BEST, share=0.7, weight=0.5),
+    Way("fx total", "compile", {"scope": "total", **BEST}, share=0.35),
     Way("fx verify", "compile", {"verify": True, **LEAST}, weight=0.5),
     Way("rk least", "compile", {"codegen": "rk", **LEAST}, weight=3),
     Way("rk 60%", "compile", {"codegen": "rk", "budget": "60%", **BEST}, weight=2),
     Way("rk 100%", "compile", {"codegen": "rk", "budget": "100%", "time_limit": "50ms"}),
+    Way("rk bytes", "compile", {"codegen": "rk", **BEST}, share=0.8),
     Way("Rockmate", "Rockmate", {"budget": "60%", **BEST}, weight=0.7),
     Way("online", "online", {"budget": None}, weight=0.5),
     Way("online 100%", "online", share=1.0),
@@ -55,6 +57,10 @@ WAYS = (
     Way("online 40%", "online", share=0.4, weight=2),
     Way("online segments", "online", {"segments": True}, share=0.5),
     Way("inductor", "inductor", {"codegen": "inductor", "budget": "60%", **BEST}, weight=0),
+    Way("inductor bytes", "inductor", {"codegen": "inductor", **BEST}, share=0.6, weight=0),
+    Way(
+        "inductor total", "inductor", {"codegen": "inductor", "scope": "total", **BEST}, share=0.35, weight=0
+    ),
 )
 WAYS = tuple(one for one in WAYS if one.options.get("codegen") != "rk" or _torch.refuse_runtime() is None)
 BY_NAME = {one.name: one for one in WAYS}
@@ -75,7 +81,7 @@ def chosen(program: Program, count: int) -> list[str]:
         rest = [one for one in WAYS if one.name not in drawn and one.weight]
         drawn.append(dice.choices(rest, [one.weight for one in rest])[0].name)
     if program.seed % INDUCTOR_EVERY == 0:
-        drawn.append("inductor")
+        drawn.append(("inductor", "inductor bytes", "inductor total")[program.seed // INDUCTOR_EVERY % 3])
     return drawn
 
 
@@ -98,11 +104,12 @@ class Graphs:
         return [one for one in whole if getattr(one, "schedule", None) is not None]
 
 
-def compiler_of(way: Way, program: Program, graphs: Graphs, eager_peak: int) -> Compiler:
-    """What makes a compiled one of a module or function."""
+def compiler_of(way: Way, program: Program, graphs: Graphs, budget: int | None) -> Compiler:
+    """What makes a compiled one of a module or function; ``budget``: bytes, where the way takes a share."""
     options, dynamic = dict(way.options), program.dynamic
+    if budget is not None:
+        options["budget"] = budget if way.kind == "rk.compile" else str(budget)
     if way.kind == "rk.compile":
-        options["budget"] = max(1, int(eager_peak * way.share))
         return lambda one: rk.compile(one, dynamic=dynamic, **options)
     if way.kind == "Rockmate":
         more = {**given(program, program.batches[0], 0), **lasting(program)}
@@ -126,7 +133,7 @@ class Online:
     def __init__(self, way: Way, whole: int) -> None:
         """``whole``: the bytes of which the way takes its share."""
         options = dict(way.options)
-        self.bytes = options.pop("budget", max(1, int(whole * way.share)))
+        self.bytes = options.pop("budget", max(1, int(whole * (way.share or 1.0))))
         self.context, self.meter = rk.memory_budget(self.bytes, **options), Meter()
 
     def __enter__(self) -> Online:

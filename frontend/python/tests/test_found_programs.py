@@ -225,6 +225,33 @@ def test_a_change_that_backward_does_not_read_is_no_excuse():
     assert Reference(UNNOTICED["read in the second step"][1]).reads_unnoticed()
 
 
+def layer(act):
+    return Layer("Layer", {"act": act, "bias": True})
+
+
+@pytest.mark.parametrize(
+    ("program", "reads"),
+    [
+        # What the second forward pass begins with is another buffer, and backward reads neither.
+        (
+            Program(1, (layer("gelu"), Layer("Constant", {"how": "add"})), change="buffers set", rounds=2),
+            False,
+        ),
+        (
+            Program(
+                1, (Layer("FrozenNorm"),), batches=(6, 6), change="buffers set", evaluates="no_grad", rounds=2
+            ),
+            True,
+        ),
+        # The loss is made of the changed output, and reads it. Of the model's own backward, tanh's does.
+        (Program(1, (layer("gelu"),), output="rows", change="output data"), False),
+        (Program(1, (layer("tanh"),), output="rows", change="output data"), True),
+    ],
+)
+def test_only_what_backward_reads_itself_is_an_excuse(program, reads):
+    assert Reference(program).reads_unnoticed() == reads
+
+
 def test_a_fault_is_noticed(monkeypatch):
     """The judge is no mock: with a gradient that is off by a bit it says so."""
     from rk._codegen import program
