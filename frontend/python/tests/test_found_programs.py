@@ -20,6 +20,21 @@ from campaigns.judge import Reference, judge  # noqa: E402
 from campaigns.program import WAYS_TO_CHANGE, Layer, Program, generate  # noqa: E402
 
 FOUND = {
+    # AOTAutograd merges the buffers, and then does not say which arguments are parameters: their gradients
+    # stand beside a second micro-batch.
+    "gradients beside buffers that are views of each other": (
+        "fx total",
+        Program(
+            112,
+            (
+                Layer("SharedBuffer"),
+                Layer("Layer", {"act": "gelu", "bias": True}),
+                Layer("overwritten", {"how": "mul_"}),
+                Layer("Layer", {"act": "gelu", "bias": True}),
+            ),
+            batches=(16,),
+        ),
+    ),
     # A second run drops the running statistics, and without weights these alone say that a norm of bfloat16
     # computes in float32.
     "a norm whose statistics tell its precision": (

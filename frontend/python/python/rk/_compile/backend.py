@@ -195,7 +195,7 @@ class Compiled:
         from rk._inductor.problem import problem_of
 
         unplannable.check(gm.graph)
-        static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
+        static = joint.static(gm.graph, static_lifetime_input_indices, self.graph.given)
         step = Step(gm, num_fwd_outputs, static, replays=False)
         device = schedule.device_of(step)
         self._kernels = settings.Kernels(device)
@@ -246,7 +246,7 @@ class Compiled:
         """Splits a joint graph into forward and backward, as a plan within the budget says."""
         unplannable.check(gm.graph)
         replays = self.options.codegen != "inductor"
-        static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
+        static = joint.static(gm.graph, static_lifetime_input_indices, self.graph.given)
         normalize.normalize(gm.graph, num_fwd_outputs, fuses=not replays)
         step = Step(gm, num_fwd_outputs, static, replays=replays)
         device = schedule.device_of(step)

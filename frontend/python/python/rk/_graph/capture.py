@@ -6,6 +6,7 @@ compilation is called off. Parameters, buffers and generators stay as they were,
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -93,12 +94,13 @@ def _read(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., An
         fw_compiler=boxed_nop,
         bw_compiler=boxed_nop,
         inference_compiler=boxed_nop,
-        partition_fn=_call_off,
+        partition_fn=functools.partial(_call_off, example_inputs),
         keep_inference_input_mutations=True,
     )(gm, example_inputs)
 
 
 def _call_off(
+    given: Sequence[Any],
     gm: fx.GraphModule,
     _inputs: Any,
     *,
@@ -110,5 +112,5 @@ def _call_off(
 
     unplannable.check(gm.graph)
     normalize.normalize(gm.graph, num_fwd_outputs)
-    static = joint.unwrapped(gm.graph, static_lifetime_input_indices or ())
+    static = joint.static(gm.graph, static_lifetime_input_indices, given)
     raise _CalledOff(Step(gm, num_fwd_outputs, static))

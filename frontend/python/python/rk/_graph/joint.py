@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -58,6 +58,25 @@ def unwrapped(graph: fx.Graph, arguments: Iterable[int]) -> list[int]:
         parts[-1].append(place)
         last = None if whole is described else whole
     return [place for one in arguments for place in parts[one]]
+
+
+def static(graph: fx.Graph, places: Iterable[int] | None, given: Sequence[Any]) -> list[int]:
+    """The places of parameters and buffers among the placeholders of a graph.
+
+    Args:
+        graph: The joint graph.
+        places: Which arguments they are, as AOTAutograd says. It does not say so where one argument is a view
+            of another one that is overwritten, because it then calls the graph with other arguments; the
+            parameters are found all the same.
+        given: What the graph that AOTAutograd has traced is called with.
+    """
+    return unwrapped(graph, places or ()) or [
+        place
+        for place, node in enumerate(graph.find_nodes(op="placeholder"))
+        if type(one := node.meta.get("desc")).__name__ == "PlainAOTInput"
+        and one.idx < len(given)
+        and isinstance(given[one.idx], nn.Parameter)
+    ]
 
 
 def results_of(node: fx.Node) -> Tensors:
