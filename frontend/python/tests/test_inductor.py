@@ -150,6 +150,26 @@ def test_what_cannot_be_read_as_kernels_is_said(forecast):
         small_steps(1)
 
 
+class Images(nn.Module):
+    """Rows as small images, which a kernel may lay out with the channels last, and rows again."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.convolution = nn.Linear(16, 16), nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, x):
+        x = torch.sin(self.linear(x))
+        return (torch.tanh(self.convolution(x.unflatten(1, (4, 2, 2)))).reshape_as(x) + x).square().mean()
+
+
+@pytest.mark.filterwarnings("error:rk. the kernels that Inductor would make")
+def test_views_of_what_lies_in_another_layout_are_read():
+    model = torch.compile(
+        Images().bfloat16(), backend="rk", options={"codegen": "inductor", "budget": "100%"}
+    )
+    model(torch.randn(6, 16).bfloat16()).backward()
+
+
 def by_sign(x):
     return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 

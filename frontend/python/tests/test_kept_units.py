@@ -7,8 +7,9 @@ import copy
 import pytest
 import torch
 from test_units import MOST, Layers, plans  # noqa: F401
-from torch import nn
+from torch import fx, nn
 from torch._inductor import cpp_builder
+from torch._subclasses import FakeTensorMode
 
 from rk._inductor import kept, lowering
 
@@ -88,3 +89,18 @@ def test_what_the_partition_depends_on_is_compared():
     with torch._inductor.config.patch(post_grad_custom_post_pass=lambda graph: None):
         assert kept._configuration() is None, "nobody can tell what a pass of the user's does"
     assert kept._configuration() == usual
+
+
+def test_all_that_is_kept_of_a_graph_is_traced_in_the_mode_of_the_next():
+    """PyTorch notes the arguments of the user's operators beside them, as eager execution lays them out."""
+    graph, (old, new) = fx.Graph(), (FakeTensorMode(), FakeTensorMode())
+    with old:
+        x, y = torch.empty(2, 3), torch.empty(3)
+    node = graph.placeholder("x")
+    node.meta = {"val": x, "eager_input_vals": ((x, [y]), {"total": y})}
+    graph.output((node,))
+    (moved, _) = lowering.in_mode(fx.GraphModule({}, graph), new).graph.nodes
+    (one, (two,)), named = moved.meta["eager_input_vals"]
+    assert moved.meta["val"] is one and named["total"] is two
+    assert all(value.fake_mode is new for value in (one, two))
+    assert node.meta["val"] is x

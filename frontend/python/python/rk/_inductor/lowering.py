@@ -57,6 +57,8 @@ def in_mode(gm: fx.GraphModule, mode: Any) -> fx.GraphModule:
     def of(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return type(value)(map(of, value))
+        if isinstance(value, dict):
+            return {name: of(one) for name, one in value.items()}
         if not isinstance(value, torch._subclasses.FakeTensor) or value.fake_mode is mode:
             return value
         if id(value) not in known:
@@ -64,8 +66,10 @@ def in_mode(gm: fx.GraphModule, mode: Any) -> fx.GraphModule:
         return known[id(value)]
 
     for node in own.graph.nodes:
-        if "val" in node.meta:
-            node.meta["val"] = of(node.meta["val"])
+        # Operators of the user's have their arguments beside them, in the strides of eager execution.
+        for name in ("val", "eager_input_vals"):
+            if name in node.meta:
+                node.meta[name] = of(node.meta[name])
     return own
 
 
@@ -89,6 +93,8 @@ def as_autograd_keeps(gm: fx.GraphModule, parameters: Mapping[int, torch.Tensor]
     from torch._inductor import compile_fx
 
     own = copied(gm)
+    # As Inductor does: a view of what was contiguous may be one of another layout now.
+    compile_fx.view_to_reshape(own)
     with torch.no_grad(), V.set_fake_mode(fake_mode(own)):
         compile_fx.fake_tensor_prop(
             own, [node.meta["val"] for node in own.graph.find_nodes(op="placeholder")]
