@@ -36,6 +36,8 @@ class Outcome:
     verdict: str
     """``right``, ``refused``, ``not comparable``, or one of :data:`FINDINGS`."""
     detail: str = ""
+    budget: int | None = None
+    """Bytes, where the way takes a share."""
 
     @property
     def is_finding(self) -> bool:
@@ -140,7 +142,8 @@ def judge(program: Program, names: Sequence[str]) -> list[Outcome]:
         way = ways.BY_NAME[name]
         if ways.suits(way, program):
             fresh()
-            found.append(_judge_way(program, way, reference))
+            budget = None if way.share is None or way.kind == "online" else _budget(way, reference)
+            found.append(dataclasses.replace(_judge_way(program, way, reference, budget), budget=budget))
     return found
 
 
@@ -156,10 +159,20 @@ def fresh() -> None:
     group.GROUPS.clear()
 
 
-def _judge_way(program: Program, way: Way, reference: Reference) -> Outcome:
+def _budget(way: Way, reference: Reference) -> int:
+    """The bytes that a way gives a program."""
+    model = reference.eager.model
+    gradients = sum(one.nbytes for one in model.parameters() if one.requires_grad)
+    budget = max(1, int(way.share * (reference.eager_peak() - gradients)))
+    # Two micro-batches have gradients at once.
+    is_total = way.options.get("scope") == "total"
+    return budget + (budgets.standing(model) + 2 * gradients if is_total else 0)
+
+
+def _judge_way(program: Program, way: Way, reference: Reference, budget: int | None) -> Outcome:
     graphs = ways.Graphs()
     try:
-        run = _run(program, way, reference, graphs)
+        run = _run(program, way, reference, graphs, budget)
     except Exception as error:
         return _failed(way, inner(error), reference)
     # What is as eager is right; what aot_eager makes of the program takes a second, and is asked only then.
@@ -192,23 +205,17 @@ def _unlike_inductor(reference: Reference, run: Run) -> list[str]:
     if near(reference.eager.notes, run.notes, 0.05):
         return []
     plain, _ = reference.plain("inductor")
-    if plain is not None and near(plain.notes, run.notes):
+    # A loss in float32 is made of numbers that were rounded in the precision of the program.
+    rounding = ROUNDING.get(getattr(torch, reference.program.dtype), 0.0)
+    if plain is not None and near(plain.notes, run.notes, rounding):
         return []
     return different((plain or reference.eager).notes, run.notes)
 
 
-def _run(program: Program, way: Way, reference: Reference, graphs: ways.Graphs) -> Run:
+def _run(program: Program, way: Way, reference: Reference, graphs: ways.Graphs, budget: int | None) -> Run:
     if way.kind == "online":
         whole = reference.online_peak() if way.options.get("budget", 0) is not None else 0
         return ways.run_online(program, ways.Online(way, whole))
-    budget = None
-    if way.share is not None:
-        model = reference.eager.model
-        gradients = sum(one.nbytes for one in model.parameters() if one.requires_grad)
-        budget = max(1, int(way.share * (reference.eager_peak() - gradients)))
-        if way.options.get("scope") == "total":
-            # Two micro-batches have gradients at once.
-            budget += budgets.standing(model) + 2 * gradients
     fresh()
     return Run(program, ways.compiler_of(way, program, graphs, budget)).train()
 

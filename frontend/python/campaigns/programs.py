@@ -85,13 +85,18 @@ class Campaign:
             if self.shrunk[kind] > self.about.shrink:
                 return
 
+        budget = outcome.get("budget")
+
         def fails(smaller: Program) -> bool:
+            nonlocal budget
             ((one,), _) = worker.judge(smaller, [outcome["way"]])
-            return report.signature(one) == report.signature(outcome)
+            does = report.signature(one) == report.signature(outcome)
+            budget = one.get("budget") if does else budget
+            return does
 
         small = shrink(program, fails) if fails(program) else program
         header = f"{outcome['way']}: {outcome['verdict']}, {outcome['detail']}"
-        text = script(small, ways.BY_NAME[outcome["way"]], header)
+        text = script(small, ways.BY_NAME[outcome["way"]], header, budget)
         stem = f"{program.seed}-{outcome['way'].replace(' ', '-').replace('%', '')}"
         (self.out / f"{stem}.py").write_text(text)
         (self.out / f"{stem}.json").write_text(small.to_json())

@@ -55,10 +55,10 @@ eager = attempt("eager", lambda one: one)
 """
 
 
-def script(program: Program, way: Way, header: str) -> str:
+def script(program: Program, way: Way, header: str, budget: int | None = None) -> str:
     """The text."""
     parts = [f'"""{header}\n\n{program}\n"""', HEAD, *_sources(program), "\n".join(_model(program))]
-    parts += ["\n".join(_training(program)), TAIL.strip("\n"), "\n".join(_ways(way, program))]
+    parts += ["\n".join(_training(program)), TAIL.strip("\n"), "\n".join(_ways(way, program, budget))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -218,7 +218,7 @@ def _change(program: Program, indent: str) -> Iterator[str]:
     yield f"{indent}        elif one.dim(): {orders[how]}"
 
 
-def _ways(way: Way, program: Program) -> Iterator[str]:
+def _ways(way: Way, program: Program, budget: int | None) -> Iterator[str]:
     if way.kind == "online":
         options = "".join(f", {name}={value!r}" for name, value in way.options.items() if name != "budget")
         yield "whole = rk.memory_budget(None)"
@@ -229,6 +229,6 @@ def _ways(way: Way, program: Program) -> Iterator[str]:
     dynamic = f", dynamic={program.dynamic!r}"
     plain = f"lambda one: torch.compile(one, backend='aot_eager'{dynamic})"
     yield f"aot = attempt('aot_eager', {plain}, None, eager)"
-    options = {"budget": "60%", **way.options}
+    options = {"budget": "60%" if budget is None else str(budget), **way.options}
     call = f"torch.compile(one, backend='rk', options={options!r}{dynamic})"
     yield f"attempt({way.name!r}, lambda one: {call}, None, aot or eager)"
