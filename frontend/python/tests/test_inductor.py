@@ -170,6 +170,30 @@ def test_views_of_what_lies_in_another_layout_are_read():
     model(torch.randn(6, 16).bfloat16()).backward()
 
 
+class Channels(nn.Module):
+    """Whole channels are dropped: PyTorch draws which, in place, between Inductor's kernels."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(128, 128) for _ in range(6))
+        self.dropout = nn.Dropout1d(0.5)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = self.dropout(torch.tanh(layer(x)).view(8, -1, 128)).view(-1, 128)
+        return x.square().mean()
+
+
+@pytest.mark.filterwarnings("error:rk. the kernels that Inductor would make")
+def test_whole_channels_that_are_dropped_are_planned():
+    model = Channels()
+    expected, whole = gradients(model, "inductor")
+    for share in (0.7, 0.5):
+        found, peak = gradients(model, "rk", codegen="inductor", budget=str(int(share * whole)))
+        assert peak <= share * whole
+        assert all(torch.equal(one, two) for one, two in zip(expected, found, strict=True))
+
+
 def by_sign(x):
     return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
 

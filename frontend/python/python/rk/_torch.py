@@ -156,6 +156,7 @@ PARTS = {
         "torch._inductor.graph.GraphLowering._update_scheduler",
         "torch._inductor.ir.ExternKernel",
         "torch._inductor.ir.IRNode",
+        "torch._inductor.ir.InplaceBernoulliFallback",
         "torch._inductor.ir.MultiOutput",
         "torch._inductor.ir.MultiOutputLayout",
         "torch._inductor.ir.MutationLayoutSHOULDREMOVE",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ HARMLESS = (
     "torch.cuda.set_device",
 )
 """How code begins that takes no memory."""
+DRAWS = re.compile(r"torch\.ops\.aten\.bernoulli_\.\w+\((\w+), ")
 
 
 @dataclasses.dataclass(eq=False)
@@ -217,8 +219,17 @@ class Replay:
         if code.startswith("del "):
             for name in code[4:].split(","):
                 self._free(name.strip())
+        elif (kernel := _drawn(code)) is not None:
+            self._call(_called(kernel), self.workspace(kernel))
         elif code and not code.startswith(HARMLESS):
             raise CompileError(f"rk does not know what the line {code!r} of Inductor's wrapper allocates")
+
+
+def _drawn(code: str) -> ir.ExternKernel | None:
+    """The kernel that a line calls which draws random numbers into a buffer; Inductor writes it as text."""
+    called = DRAWS.match(code)
+    kernels = [one for one in V.graph.operations if isinstance(one, ir.InplaceBernoulliFallback)]
+    return next((one for one in kernels if called is not None and one.input_name(0) == called[1]), None)
 
 
 def _name_of(output: Any) -> str | None:
