@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rk_cache::Cache;
 use rk_plan::{Bytes, Graph, text};
-use rk_solve::{Addresses, Request, Status, solve};
+use rk_solve::{Addresses, Params, Request, Status, solve};
 
 const BLOCK: &str = "norm 4KiB 1us; up(norm) 8KiB 1us; down(up) 4KiB 1us; add(norm, down) 4KiB 1us";
 
@@ -42,6 +42,10 @@ fn an_answer_comes_back() {
         assert_eq!(again.proven_infeasible_below, outcome.proven_infeasible_below);
     }
     assert_eq!(solve(&request(&graph, 11)).status, Status::Infeasible);
+    // Other parameters ask another question.
+    let params = Params::read(r#"{"race": {"newcomers": 3}}"#).expect("one parameter");
+    let tuned = Request { params: params.into(), ..request(&graph, 12) };
+    assert!(cache.load(&request(&graph, 12)).is_some() && cache.load(&tuned).is_none());
     // Another question about the same graph: no answer, but a start.
     let other = Request { seed: 1, ..request(&graph, 13) };
     assert!(cache.load(&other).is_none());

@@ -19,6 +19,7 @@
 //! | `milp` | mixed integer programs, and the exact models made of them |
 //! | `layout` | plans whose buffers have addresses |
 //! | `transfers` | plans in which values wait in host memory, beside recomputation |
+//! | `params` | the numbers that tune the search, each with its unit and effect |
 //! | `patience` | how long a step is planned for, and when again with more time |
 //! | `state` | the graph as arrays, and sequences that know their time and memory |
 //!
@@ -37,6 +38,7 @@ mod instances;
 mod instances_tests;
 mod layout;
 pub mod milp;
+mod params;
 mod patience;
 mod portfolio;
 pub mod state;
@@ -49,6 +51,7 @@ pub use instances::{Choice, Event, Instance, Run, Unmet, Variant, choose};
 pub use layout::assign_addresses::{packing_time, with_addresses};
 pub use layout::fit_budget::packs_easily;
 pub use milp::{MilpSolver, UnknownMilpSolver};
+pub use params::{Knob, Params, ParamsError};
 pub use patience::{Goal, Patience, TimeLimit, UnknownGoal};
 pub use portfolio::memo::{REVISION, Record, question};
 pub use portfolio::pareto::pareto;
@@ -130,8 +133,8 @@ fn solve_task(task: &mut Incumbent) {
         Solver::KeepAll => {}
         Solver::DropAll => baseline::drop_all(task),
         Solver::Greedy => first_attempt::from_any_order(task),
-        Solver::Local => scheduler::run(task, smaller_portfolios::local()),
-        Solver::Cut => scheduler::run(task, smaller_portfolios::cut()),
+        Solver::Local => scheduler::run(task, smaller_portfolios::local(&task.request.params)),
+        Solver::Cut => scheduler::run(task, smaller_portfolios::cut(&task.request.params)),
         Solver::Ilp => stages::stage_ilp(task),
         Solver::Rotor => rotor::rotor(task),
         Solver::Rockmate => rockmate::rockmate(task),
@@ -142,6 +145,6 @@ fn solve_task(task: &mut Incumbent) {
             first_attempt::first_attempt(task);
             prover::by_states_alone(task);
         }
-        Solver::Auto => scheduler::run(task, auto::auto()),
+        Solver::Auto => scheduler::run(task, auto::auto(&task.request.params)),
     }
 }

@@ -22,6 +22,7 @@ mod table;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -31,8 +32,8 @@ use rk_plan::arena::ALIGNMENT;
 use rk_plan::transfer::{Latency, Rate};
 use rk_plan::{Budget, Bytes, Graph, Trace, base_trace};
 use rk_solve::{
-    Addresses, MilpSolver, Outcome, Patience, Request, Solver, Spare, Status, StrategyNames, TimeLimit,
-    Timekeeping, packing_time, packs_easily, with_addresses,
+    Addresses, MilpSolver, Outcome, Params, Patience, Request, Solver, Spare, Status, StrategyNames,
+    TimeLimit, Timekeeping, packing_time, packs_easily, with_addresses,
 };
 use rk_vocabulary::write_output;
 
@@ -88,6 +89,9 @@ struct Arguments {
     /// Strategies of the portfolio that do not run, with commas between them; for developers
     #[arg(long, value_name = "NAMES", hide = true, default_value = "", hide_default_value = true)]
     without: StrategyNames,
+    /// A JSON file that sets parameters of the planner, as rk_solve::Params says; for developers
+    #[arg(long, value_name = "FILE", hide = true, value_parser = read_params)]
+    params: Option<Arc<Params>>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -314,6 +318,7 @@ fn request<'a>(
         threads: arguments.threads as usize,
         milp: arguments.milp,
         without: arguments.without.clone(),
+        params: arguments.params.clone().unwrap_or_default(),
         addresses: (arguments.fit == Fit::Arena).then_some(addresses),
         ..Request::new(graph, budget)
     };
@@ -338,6 +343,12 @@ fn exit_code(status: Status) -> ExitCode {
         Status::Infeasible => ExitCode::from(2),
         Status::Unknown => ExitCode::from(3),
     }
+}
+
+/// Parameters in a file, or one line about what is wrong with it.
+fn read_params(path: &str) -> Result<Arc<Params>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
+    Params::read(&text).map(Arc::new).map_err(|error| error.to_string())
 }
 
 fn load(path: &Path) -> Result<Graph> {

@@ -72,6 +72,20 @@ fn strategies_are_switched_off_by_name() {
 }
 
 #[test]
+fn a_file_sets_parameters_and_a_wrong_one_is_named() {
+    let graph = file(BLOCK);
+    let ask = |params: &str| {
+        let params = file(params);
+        run(&[name(&graph), "--budget", "80%", "--params", name(&params), "--json"])
+    };
+    assert_eq!(code(&ask(r#"{"local_search": {"hold": 0.5}}"#)), 0);
+    let wrong = ask(r#"{"local_search": {"hold": 2}}"#);
+    let text = String::from_utf8_lossy(&wrong.stderr);
+    assert!(code(&wrong) == 1 && text.contains("local_search.hold: 2 is not within 0 to 1"), "{text}");
+    assert!(!String::from_utf8_lossy(&run(&["--help"]).stdout).contains("--params"));
+}
+
+#[test]
 fn a_residual_is_run_again() {
     let graph = file(BLOCK);
     let output = run(&[name(&graph), "--budget", "12KiB", "--json"]);

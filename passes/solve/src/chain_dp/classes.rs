@@ -53,7 +53,7 @@ pub(crate) fn classes(task: &mut Incumbent) {
     let repeated = repeated(task, &chain);
     tracing::info!(blocks = chain.len(), repeated, nodes = task.model.len(), "chain");
     if 2 * repeated < task.model.len() {
-        return run(task, auto());
+        return run(task, auto(&task.request.params));
     }
     first_attempt(task);
     let mut starts = broadcast(task, &chain);
@@ -63,7 +63,7 @@ pub(crate) fn classes(task: &mut Incumbent) {
     starts.dedup_by_key(|start| start.cost);
     starts.truncate(FEW);
     if !task.is_settled() {
-        run_from(task, &starts, refine());
+        run_from(task, &starts, refine(&task.request.params));
     }
 }
 

@@ -13,6 +13,7 @@
 use crate::construct::greedy::greedy;
 use crate::construct::replay::replay;
 use crate::improve::lns::{Search, Solution};
+use crate::params::LocalSearch;
 use crate::portfolio::clock::Clock;
 use crate::state::flat_graph::FlatGraph;
 use crate::state::slotted_timeline::SlottedTimeline;
@@ -53,13 +54,13 @@ impl Held {
     }
 }
 
-/// Plans of different costs, best first, that begin by holding what is held, each searched for some iterations.
+/// Plans of different costs, best first, that begin by holding what is held, each searched for some iterations if that is asked for.
 pub(crate) fn postponed_replays(
     model: &FlatGraph,
     Held { mut order, at, evicted }: Held,
     budget: i64,
     seed: u64,
-    iterations: u64,
+    search: Option<(u64, &LocalSearch)>,
     clock: &Clock,
 ) -> Vec<Solution> {
     let mut found: Vec<Solution> = Vec::new();
@@ -86,8 +87,8 @@ pub(crate) fn postponed_replays(
                 (Some(_), same) if same == Some(plan.cost) => continue,
                 _ => {}
             }
-            if iterations > 0 {
-                let mut search = Search::new(model, &plan.nodes, budget, seed);
+            if let Some((iterations, params)) = search {
+                let mut search = Search::new(model, &plan.nodes, budget, seed, params);
                 search.run(iterations, 0, clock);
                 plan = search.best;
             }
@@ -205,12 +206,12 @@ mod tests {
             let nodes = replay(&model, &order, set.at.0, &evicted);
             let at_once = greedy(&model, &nodes, budget.0 as i64, 0, 1, &clock).expect("repaired");
             let held = Held { order, at: set.at.0, evicted };
-            let found = postponed_replays(&model, held, budget.0 as i64, 0, 0, &clock);
+            let found = postponed_replays(&model, held, budget.0 as i64, 0, None, &clock);
             assert!(found[0].cost <= at_once.cost && found.is_sorted_by_key(|best| best.cost));
             gains += u32::from(found[0].cost < at_once.cost);
             // What the plan holds is held again, in orders that go on from there.
             let held = Held::by(&model, &found[0].nodes, set.at.0);
-            let again = postponed_replays(&model, held, budget.0 as i64, 0, 0, &clock);
+            let again = postponed_replays(&model, held, budget.0 as i64, 0, None, &clock);
             assert!(!again.is_empty());
             for best in found.iter().chain(&again) {
                 let trace = judge(&graph, &to_sequence(&best.nodes)).expect("legal");

@@ -15,6 +15,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use crate::params;
 use crate::portfolio::clock::Clock;
 use crate::state::dense_timeline::DenseTimeline;
 use crate::state::flat_graph::FlatGraph;
@@ -24,6 +25,7 @@ mod moves;
 
 /// An annealing that can be continued.
 pub(crate) struct Annealing<'m> {
+    params: &'m params::Annealing,
     timeline: DenseTimeline<'m>,
     base: u64,
     budget: f64,
@@ -61,33 +63,26 @@ enum Change {
     Removed(u32, usize),
 }
 
-/// The temperature at the start, times nodes: a run costs about one part in that many.
-const HOT: f64 = 1.0;
-/// The temperature at the end, times nodes.
-const COLD: f64 = 0.02;
-/// What is hot enough differs from graph to graph, so starts take turns.
-pub(crate) const HEATS: [f64; 2] = [1.0, 4.0];
 /// Moves between looks at the clock, the temperature and the weight.
 const BLOCK: u64 = 256;
 /// What they count as, where work is counted: a microsecond each, about.
 const BLOCK_WORK: Duration = Duration::from_micros(BLOCK);
-/// The weight of what is above the budget, at first.
-const WEIGHT: f64 = 0.3;
-/// The weight at most.
-const HEAVY: f64 = 5.0;
-/// The share of sequences that should fit: where fewer do, the weight grows.
-const FITTING: f64 = 0.2;
-/// By how much the weight grows or falls per block.
-const STEP: f64 = 1.02;
 
 impl<'m> Annealing<'m> {
     /// Starts from a legal sequence.
-    pub(crate) fn new(model: &'m FlatGraph, start: &[u32], budget: i64, seed: u64) -> Self {
+    pub(crate) fn new(
+        model: &'m FlatGraph,
+        start: &[u32],
+        budget: i64,
+        seed: u64,
+        params: &'m params::Annealing,
+    ) -> Self {
         let timeline = DenseTimeline::new(model, start, budget);
         Self {
             base: model.time.iter().sum(),
             budget: budget.max(1) as f64,
-            weight: WEIGHT,
+            params,
+            weight: params.weight,
             random: ChaCha8Rng::seed_from_u64(seed),
             best: start.to_vec(),
             best_excess: timeline.excess(),
@@ -122,7 +117,8 @@ impl<'m> Annealing<'m> {
 
     fn walk(&mut self, moves: u64, recompute: bool, heat: f64, clock: &Clock) {
         let nodes = self.timeline.model.len().max(1) as f64;
-        let (hot, cold) = (HOT * heat / nodes, COLD / nodes);
+        let (hot, cold) = (self.params.hot * heat / nodes, self.params.cold / nodes);
+        let params::Annealing { fitting: wanted, weight_step: factor, most_weight: most, .. } = *self.params;
         let (mut fitting, mut temperature) = (0, hot);
         for step in 0..moves {
             if step % BLOCK == 0 {
@@ -131,9 +127,9 @@ impl<'m> Annealing<'m> {
                 }
                 temperature = hot * (cold / hot).powf(step as f64 / moves as f64);
                 if recompute && step > 0 {
-                    let few = (fitting as f64) < FITTING * BLOCK as f64;
-                    self.weight *= if few { STEP } else { 1.0 / STEP };
-                    self.weight = self.weight.clamp(1.0 / HEAVY / HEAVY, HEAVY);
+                    let few = (fitting as f64) < wanted * BLOCK as f64;
+                    self.weight *= if few { factor } else { 1.0 / factor };
+                    self.weight = self.weight.clamp(1.0 / most / most, most);
                 }
                 fitting = 0;
             }
@@ -182,7 +178,8 @@ impl<'m> Annealing<'m> {
         if excess == 0 || self.best_excess == 0 {
             return excess == 0 && (self.best_excess > 0 || cost < self.best_cost);
         }
-        self.energy(cost, excess, WEIGHT) < self.energy(self.best_cost, self.best_excess, WEIGHT)
+        self.energy(cost, excess, self.params.weight)
+            < self.energy(self.best_cost, self.best_excess, self.params.weight)
     }
 }
 
@@ -219,7 +216,8 @@ mod tests {
             let graph = random_graph(nodes, 0.0, &mut ChaCha8Rng::seed_from_u64(seed));
             let model = FlatGraph::new(&graph);
             let base: Vec<u32> = (0..nodes as u32).collect();
-            let mut annealing = Annealing::new(&model, &base, budget, seed);
+            let params = params::Annealing::default();
+            let mut annealing = Annealing::new(&model, &base, budget, seed, &params);
             for recompute in [true, false, true] {
                 annealing.run(300, recompute, 4.0, &clock());
                 judged(&graph, &annealing, budget);
@@ -237,7 +235,8 @@ mod tests {
             let orders = list_schedules(&model, 40, 0, &clock());
             let evicted = orders.iter().filter_map(|order| greedy(&model, order, budget, 0, 3, &clock()));
             let evicted = evicted.map(|best| best.cost).min();
-            let mut annealing = Annealing::new(&model, &base, budget, 0);
+            let params = params::Annealing::default();
+            let mut annealing = Annealing::new(&model, &base, budget, 0, &params);
             annealing.run(5_000, false, 1.0, &clock());
             annealing.run(20_000, true, 1.0, &clock());
             let trace = judged(&graph, &annealing, budget);

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
-use crate::improve::annealing::{Annealing, HEATS};
+use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::prover::Prover;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::strategy::Strategy;
-use crate::portfolio::worthwhile::{MOVES_PER_NODE, SMALL_GRAPH, lists_lower_the_peak};
+use crate::portfolio::worthwhile::{is_small, lists_lower_the_peak, moves};
 use crate::state::slotted_timeline::SlottedTimeline;
 
 /// While no plan is found, this share of the time so far may go to chains of cuts: they may find one, or prove that there is none.
@@ -43,10 +43,11 @@ impl Strategy for AnyPlan {
 }
 
 fn search_any_plan(task: &mut Incumbent, prover: &mut Prover) -> Option<Solution> {
+    let params = &task.request.params.annealing;
     let (mut round, mut proving) = (0u32, Duration::ZERO);
     // What generator states took in a sequence that annealing, which does not count them, took for a plan.
     let mut uncounted = 0;
-    let share = match task.model.len() <= SMALL_GRAPH {
+    let share = match is_small(task) {
         true if lists_lower_the_peak(task) => REFUTATION_BESIDE_ORDERS,
         true => REFUTATION,
         false => 0.0,
@@ -57,12 +58,13 @@ fn search_any_plan(task: &mut Incumbent, prover: &mut Prover) -> Option<Solution
             task.clock = task.clock.with_left(spare.time);
         }
         let seed = task.request.seed.wrapping_add(u64::from(round));
-        let moves = (MOVES_PER_NODE * task.model.len() as u64) << (round / 4).min(16);
+        let moves = moves(task) << (round / 4).min(16);
         let orders = list_schedules(&task.model, 10, seed, &task.clock);
         let start = &orders[round as usize % orders.len()];
-        let mut annealing = Annealing::new(&task.model, start, task.budget - uncounted, seed);
-        annealing.run(moves / 4, false, HEATS[round as usize % 2], &task.clock);
-        annealing.run(moves, true, HEATS[round as usize % 2], &task.clock);
+        let mut annealing = Annealing::new(&task.model, start, task.budget - uncounted, seed, params);
+        let heat = params.heats()[round as usize % 2];
+        annealing.run(moves / 4, false, heat, &task.clock);
+        annealing.run(moves, true, heat, &task.clock);
         tracing::debug!(round, excess = annealing.best_excess as f64, "annealed for any plan");
         let (nodes, fits) = (annealing.best, annealing.best_excess == 0);
         task.offer(&nodes, Solver::Local);

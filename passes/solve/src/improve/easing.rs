@@ -9,20 +9,12 @@ use std::ops::ControlFlow;
 use crate::improve::annealing::Annealing;
 use crate::improve::annealing::memory_objective::{Walk, Within};
 use crate::improve::lns::Solution;
+use crate::params::Params;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::strategy::Strategy;
 use crate::state::flat_graph::FlatGraph;
-
-/// Moves of an annealing for less memory, per iteration of the round: a move takes a fortieth of its time, about.
-const EASING: u64 = 8;
-/// Moves of an annealing for less memory, times nodes, at least and at most.
-const EASED: (u64, u64) = (10, 100);
-/// Memory above this share of the budget counts as full, in per mille.
-const FULL: i64 = 900;
-/// One part in so many of the base time may be spent on less full memory.
-const SPENT: u64 = 1_000;
 
 /// Adds the best plan with its memory less full to the race. Walks freely and back to the best by turns.
 pub(crate) struct Easing;
@@ -37,7 +29,14 @@ impl Strategy for Easing {
         let round = board.round.index();
         let seed = task.request.seed.wrapping_add(u64::from(round));
         let walk = if round.is_multiple_of(2) { Walk::RestartToBest } else { Walk::Free };
-        let eased = lower_excess(board.model, best, task.budget, (board.round.made, walk), seed, &task.clock);
+        let eased = lower_excess(
+            board.model,
+            best,
+            task.budget,
+            (board.round.made, walk),
+            (seed, &task.clock),
+            &task.request.params,
+        );
         if let Some(nodes) = eased {
             board.population.enter(&nodes, task.budget, seed);
         }
@@ -53,18 +52,20 @@ fn lower_excess(
     best: &Solution,
     budget: i64,
     (iterations, walk): (u64, Walk),
-    seed: u64,
-    clock: &Clock,
+    (seed, clock): (u64, &Clock),
+    params: &Params,
 ) -> Option<Vec<u32>> {
+    let easing = &params.easing;
     let nodes = model.len() as u64;
-    let moves = EASING.saturating_mul(iterations).min(EASED.1 * nodes);
-    if moves < EASED.0 * nodes {
+    let moves = easing.moves.saturating_mul(iterations).min(easing.most_moves_per_node * nodes);
+    if moves < easing.least_moves_per_node * nodes {
         return None;
     }
-    let room = |peak: i64| peak / 1000 * FULL;
-    let spent = model.time.iter().sum::<u64>() / SPENT;
-    let mut annealing = Annealing::new(model, &best.nodes, room(budget), seed);
-    annealing.lower_memory(moves, walk, Within { most: best.cost + spent, spent, roof: budget }, room, clock);
+    let room = |peak: i64| peak / 1000 * easing.full_per_mille;
+    let spent = model.time.iter().sum::<u64>() / easing.spent_parts;
+    let mut annealing = Annealing::new(model, &best.nodes, room(budget), seed, &params.annealing);
+    let within = Within { most: best.cost + spent, spent, roof: budget };
+    annealing.lower_memory(moves, walk, within, room, clock, easing);
     Some(annealing.best)
 }
 
@@ -79,6 +80,7 @@ mod tests {
 
     #[test]
     fn a_plan_gets_roomier_for_little_time() {
+        let params = Params::default();
         let graph = graph(Family::Bottleneck, 150, 3);
         let model = FlatGraph::new(&graph);
         let budget = base_trace(&graph).peak.0 as i64 / 100 * 60;
@@ -86,15 +88,19 @@ mod tests {
         let base: Vec<u32> = (0..model.len() as u32).collect();
         let best = greedy(&model, &base, budget, 0, TRIES, &clock).expect("a plan");
         assert!(
-            lower_excess(&model, &best, budget, (10, Walk::Free), 0, &clock).is_none(),
+            lower_excess(&model, &best, budget, (10, Walk::Free), (0, &clock), &params).is_none(),
             "too little time"
         );
-        let full = |nodes: &[u32]| Annealing::new(&model, nodes, budget / 1000 * FULL, 0).best_excess;
+        let full = |nodes: &[u32]| {
+            Annealing::new(&model, nodes, budget / 1000 * params.easing.full_per_mille, 0, &params.annealing)
+                .best_excess
+        };
         for walk in [Walk::Free, Walk::RestartToBest] {
-            let roomy = lower_excess(&model, &best, budget, (10_000, walk), 0, &clock).expect("time enough");
-            let found = Search::new(&model, &roomy, budget, 0).best.cost;
+            let roomy = lower_excess(&model, &best, budget, (10_000, walk), (0, &clock), &params)
+                .expect("time enough");
+            let found = Search::new(&model, &roomy, budget, 0, &params.local_search).best.cost;
             assert!(crate::state::slotted_timeline::SlottedTimeline::new(&model, &roomy).peak() <= budget);
-            assert!(found <= best.cost + model.time.iter().sum::<u64>() / SPENT);
+            assert!(found <= best.cost + model.time.iter().sum::<u64>() / params.easing.spent_parts);
             assert!(full(&roomy) < full(&best.nodes));
         }
     }

@@ -19,6 +19,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::construct::gap_eviction::{EvictionParams, Repair};
 use crate::construct::prune_redundant::{prune, recomputed};
+use crate::params::LocalSearch;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::request::Plan;
 use crate::state::flat_graph::{FlatGraph, NONE, from_sequence};
@@ -39,6 +40,7 @@ impl From<&Plan> for Solution {
 
 /// A search that can be continued.
 pub(crate) struct Search<'m> {
+    params: &'m LocalSearch,
     timeline: SlottedTimeline<'m>,
     repair: Repair,
     budget: i64,
@@ -52,40 +54,28 @@ pub(crate) struct Search<'m> {
     pub(crate) iterations: u64,
 }
 
-/// Iterations of the first cycle.
-const FIRST_CYCLE: u64 = 1_000;
-/// The share of the recompute cost by which a worse sequence may be accepted at the start of a cycle, if that is less than
-/// [`RUINED`] allows.
-const TOLERANCE: f64 = 0.02;
-/// The share of what was ruined by which it may, so that a small change in a large graph is not lost in the noise.
-const RUINED: f64 = 0.1;
-/// Recomputations in the windows of one ruin, about, in large graphs and in small ones. What a ruin takes away is put back one eviction at
-/// a time, so small ones are worth more in large graphs; small graphs need large ones to leave a valley.
-const WINDOW: [usize; 2] = [20, 80];
-/// Fewer recomputations than this are picked one by one, in large graphs and in small ones.
-const PICKED: [usize; 2] = [8, 30];
-/// Nodes from which on ruins are as small as they get.
-const LARGE: usize = 1_000;
-
-/// The share of repairs that bring runs forward. The others find what these look away from.
-const FORWARD: f64 = 0.8;
-/// The share of repairs that hold operands. The others find what these look away from.
-const HOLD: f64 = 0.8;
-
-/// Between the larger size, for graphs of a quarter of [`LARGE`] or less, and the smaller one.
-fn size([small, large]: [usize; 2], nodes: usize) -> f64 {
-    (small * LARGE / nodes.max(1)).clamp(small, large) as f64
+/// A size between that for small graphs and that for large ones. What a ruin takes away is put back one eviction at a time, so small
+/// ruins are worth more in large graphs.
+fn size(if_large: u64, if_small: u64, large: u64, nodes: usize) -> f64 {
+    (if_large * large / nodes.max(1) as u64).min(if_small).max(if_large) as f64
 }
 
 impl<'m> Search<'m> {
     /// Starts from a legal sequence within the budget.
-    pub(crate) fn new(model: &'m FlatGraph, start: &[u32], budget: i64, seed: u64) -> Self {
+    pub(crate) fn new(
+        model: &'m FlatGraph,
+        start: &[u32],
+        budget: i64,
+        seed: u64,
+        params: &'m LocalSearch,
+    ) -> Self {
         let timeline = SlottedTimeline::new(model, start);
         let best = Solution { nodes: start.to_vec(), cost: timeline.cost() };
         let base_cost = model.time.iter().sum();
         let random = ChaCha8Rng::seed_from_u64(seed);
         let repair = Repair::new(model.len(), budget);
         Self {
+            params,
             timeline,
             repair,
             budget,
@@ -131,7 +121,7 @@ impl<'m> Search<'m> {
     fn iterate(&mut self, clock: &Clock) {
         self.iterations += 1;
         self.step += 1;
-        let length = FIRST_CYCLE << self.cycle.min(20);
+        let length = self.params.first_cycle << self.cycle.min(20);
         if self.step > length {
             (self.step, self.cycle) = (0, self.cycle + 1);
             self.save();
@@ -140,7 +130,7 @@ impl<'m> Search<'m> {
             self.best.nodes = best;
         }
         let current = self.timeline.cost();
-        let shifted = self.random.random_bool(0.35);
+        let shifted = self.random.random_bool(self.params.shifting);
         if shifted {
             for _ in 0..self.random.random_range(1..=4) {
                 self.shift();
@@ -150,14 +140,16 @@ impl<'m> Search<'m> {
         let recompute = (current - self.base_cost) as f64;
         let ruined = current.saturating_sub(self.timeline.cost()) as f64;
         let remaining = 1.0 - self.step as f64 / (length + 1) as f64;
-        let tolerance = (TOLERANCE * recompute).min(RUINED * ruined);
+        let tolerance = (self.params.tolerance * recompute).min(self.params.ruined_tolerance * ruined);
         let slack = (self.random.random::<f64>() * tolerance * remaining * remaining) as u64;
         let sigma = self.random.random_range(0.05..0.65);
         // While it is repaired a sequence may cost a little more than it does when it has been cleaned.
-        let detour = (0.03 * recompute).min(0.3 * ruined) as u64;
-        let (forward, hold) = (self.random.random_bool(FORWARD), self.random.random_bool(HOLD));
-        let params = EvictionParams { forward, hold, ..EvictionParams::new(sigma, current + detour + slack) };
-        let fits = self.repair.repair(&mut self.timeline, &params, &mut self.random, clock);
+        let detour = (self.params.detour * recompute).min(self.params.ruined_detour * ruined) as u64;
+        let (forward, hold) =
+            (self.random.random_bool(self.params.forward), self.random.random_bool(self.params.hold));
+        let eviction =
+            EvictionParams { forward, hold, ..EvictionParams::new(sigma, current + detour + slack) };
+        let fits = self.repair.repair(&mut self.timeline, &eviction, &mut self.random, clock);
         if fits {
             touched.extend_from_slice(&self.repair.inserted);
             if self.random.random_bool(0.1) {
@@ -183,7 +175,9 @@ impl<'m> Search<'m> {
         if all.is_empty() {
             return Vec::new();
         }
-        let window = size(WINDOW, self.timeline.model.len());
+        let (params, nodes) = (self.params, self.timeline.model.len());
+        let window = size(params.window_if_large, params.window_if_small, params.large_graph, nodes);
+        let picked = size(params.picked_if_large, params.picked_if_small, params.large_graph, nodes);
         let random = &mut self.random;
         let mut chosen: Vec<u32> = Vec::new();
         let small = random.random::<f64>();
@@ -203,11 +197,10 @@ impl<'m> Search<'m> {
                 }
             }
             9..18 => {
-                let count = 1 + (small * small * size(PICKED, self.timeline.model.len())) as usize;
+                let count = 1 + (small * small * picked) as usize;
                 chosen.extend((0..count).map(|_| all[random.random_range(0..all.len())]));
             }
             _ => {
-                let nodes = self.timeline.model.len();
                 let share = (0.01 + 0.15 * small * small).min(window / all.len() as f64);
                 let width = (share * nodes as f64) as usize + 1;
                 let from = random.random_range(0..nodes);
@@ -232,7 +225,7 @@ impl<'m> Search<'m> {
         if slot == 0 {
             return;
         }
-        let sink = self.random.random_bool(0.7);
+        let sink = self.random.random_bool(self.params.sinking);
         let node = self.timeline.node_at(slot);
         let place = self.random.random::<u32>();
         shift(&mut self.timeline, node, slot, sink, place);

@@ -15,10 +15,6 @@ use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::strategy::Strategy;
 
-/// Moves of the annealing, times nodes.
-const MOVES_PER_NODE: u64 = 20;
-/// The least moves of the annealing.
-const MOVES: u64 = 10_000;
 /// Attempts at a plan.
 const TRIES: u32 = 2;
 
@@ -42,10 +38,15 @@ impl Strategy for OrderAnnealing {
 /// A plan from such an order, and the order if the plan is better than what is known.
 fn anneal_order(task: &mut Incumbent) -> Option<(Solution, Option<Vec<u32>>)> {
     let (seed, budget, clock) = (task.request.seed, task.budget, task.clock);
-    let model = &*task.model;
+    let (model, params) = (&*task.model, &task.request.params);
     let given: Vec<u32> = (0..model.len() as u32).collect();
-    let mut annealing = Annealing::new(model, &given, budget, seed);
-    annealing.run((MOVES_PER_NODE * model.len() as u64).max(MOVES), false, 1.0, &clock);
+    let mut annealing = Annealing::new(model, &given, budget, seed, &params.annealing);
+    annealing.run(
+        (params.starts.order_moves_per_node * model.len() as u64).max(params.starts.order_least_moves),
+        false,
+        1.0,
+        &clock,
+    );
     let order = annealing.best;
     let found = greedy(model, &order, budget, seed, TRIES, &clock);
     let best = found?;
@@ -84,7 +85,9 @@ mod tests {
                 sorted.sort_unstable();
                 assert!(sorted.into_iter().eq(0..graph.len() as u32));
                 let given: Vec<u32> = (0..graph.len() as u32).collect();
-                let excess = |order: &[u32]| Annealing::new(&task.model, order, task.budget, 0).best_excess;
+                let excess = |order: &[u32]| {
+                    Annealing::new(&task.model, order, task.budget, 0, &request.params.annealing).best_excess
+                };
                 assert!(excess(order) < excess(&given), "seed {seed}");
             }
             (kept, dropped) = (kept + u32::from(better), dropped + u32::from(!better));

@@ -6,25 +6,16 @@
 //! Source: Jamieson and Talwalkar, "Non-stochastic best arm identification", 2016, for the halving.
 
 use crate::improve::lns::{Search, Solution};
+use crate::params::Params;
 use crate::portfolio::clock::counted;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::state::flat_graph::FlatGraph;
 
-/// Iterations of local search per start in the first round, times nodes.
-const FIRST_ROUND: u64 = 25_000;
-/// Graphs of fewer nodes than this have more iterations in the first round, in proportion: they take a moment there.
-const FEW_NODES: u64 = 320;
-/// When the only search left is at rest, this many that lost early get another chance.
-const REVIVED: usize = 3;
-/// A search lost early that has made no more than one in this many of the iterations of the only one left.
-const BEHIND: u64 = 4;
-/// Searches that join a race, of each kind of late starts.
-pub(crate) const NEWCOMERS: usize = 2;
-
 /// Searches, some of which wait for another chance.
 pub(crate) struct Population<'m> {
     model: &'m FlatGraph,
+    params: &'m Params,
     searches: Vec<Search<'m>>,
     benched: Vec<Search<'m>>,
     /// Iterations of each search in the first round.
@@ -34,10 +25,18 @@ pub(crate) struct Population<'m> {
 }
 
 impl<'m> Population<'m> {
-    pub(crate) fn new(model: &'m FlatGraph) -> Self {
+    pub(crate) fn new(model: &'m FlatGraph, params: &'m Params) -> Self {
+        let race = &params.race;
         let nodes = model.len().max(1) as u64;
-        let first_round = (FIRST_ROUND * FEW_NODES.max(nodes) / (nodes * nodes)).clamp(20, 400);
-        Self { model, searches: Vec::new(), benched: Vec::new(), first_round, iterations: first_round }
+        let first_round = (race.first_round * race.few_nodes.max(nodes) / (nodes * nodes)).clamp(20, 400);
+        Self {
+            model,
+            params,
+            searches: Vec::new(),
+            benched: Vec::new(),
+            first_round,
+            iterations: first_round,
+        }
     }
 
     /// How many search.
@@ -52,7 +51,7 @@ impl<'m> Population<'m> {
 
     /// Adds a search.
     pub(crate) fn enter(&mut self, nodes: &[u32], budget: i64, seed: u64) {
-        self.searches.push(Search::new(self.model, nodes, budget, seed));
+        self.searches.push(Search::new(self.model, nodes, budget, seed, &self.params.local_search));
     }
 
     /// A round for all. The iterations that it stands for.
@@ -73,20 +72,24 @@ impl<'m> Population<'m> {
 
     /// Brings some of those that lost early back, for shorter rounds. Where there are none, the winner goes on in long ones.
     pub(crate) fn revive(&mut self) {
-        let back = revived(&mut self.benched, self.searches[0].iterations / BEHIND);
+        let race = &self.params.race;
+        let back = revived(&mut self.benched, self.searches[0].iterations / race.behind, race.revived);
         if !back.is_empty() {
             self.searches.extend(back);
-            self.iterations = (self.iterations / BEHIND).max(1);
+            self.iterations = (self.iterations / race.behind).max(1);
         }
     }
 
     /// Adds searches from the best of some starts, which race among themselves first. How many.
     pub(crate) fn enter_best_of(&mut self, task: &mut Incumbent, starts: &[Solution]) -> usize {
         let searches = starts.iter().zip(task.request.seed..);
-        let mut searches: Vec<Search> =
-            searches.map(|(start, seed)| Search::new(self.model, &start.nodes, task.budget, seed)).collect();
+        let mut searches: Vec<Search> = searches
+            .map(|(start, seed)| {
+                Search::new(self.model, &start.nodes, task.budget, seed, &self.params.local_search)
+            })
+            .collect();
         let mut iterations = self.first_round;
-        while searches.len() > NEWCOMERS {
+        while searches.len() > self.params.race.newcomers {
             run_and_offer(task, &mut searches, iterations);
             halve(&mut searches);
             iterations *= 2;
@@ -137,10 +140,10 @@ fn thin(searches: &mut Vec<Search>) {
 }
 
 /// The best of those that lost early, for when the winner is at rest: it may sit in a place with no way out.
-fn revived<'m>(benched: &mut Vec<Search<'m>>, iterations: u64) -> Vec<Search<'m>> {
+fn revived<'m>(benched: &mut Vec<Search<'m>>, iterations: u64, most: usize) -> Vec<Search<'m>> {
     benched.sort_by_key(|search| (search.iterations > iterations, search.best.cost));
     let young = benched.partition_point(|search| search.iterations <= iterations);
-    benched.drain(..young.min(REVIVED)).collect()
+    benched.drain(..young.min(most)).collect()
 }
 
 #[cfg(test)]
@@ -156,26 +159,28 @@ mod tests {
         let model = FlatGraph::new(&graph);
         let base: Vec<u32> = (0..model.len() as u32).collect();
         let budget = base_trace(&graph).peak.0 as i64;
-        let mut population = Population::new(&model);
+        let params = Params::default();
+        let behind = params.race.behind;
+        let mut population = Population::new(&model, &params);
         population.benched = [(50, 9), (10, 7), (20, 5), (10, 6), (20, 8), (90, 1)]
             .map(|(iterations, cost)| {
-                let mut search = Search::new(&model, &base, budget, 0);
+                let mut search = Search::new(&model, &base, budget, 0, &params.local_search);
                 (search.iterations, search.best.cost) = (iterations, cost);
                 search
             })
             .into();
         let costs = |searches: &[Search]| searches.iter().map(|search| search.best.cost).collect::<Vec<_>>();
-        assert_eq!(costs(&revived(&mut population.benched, 20)), [5, 6, 7]);
-        assert_eq!(costs(&revived(&mut population.benched, 20)), [8]);
-        assert!(revived(&mut population.benched, 20).is_empty());
+        assert_eq!(costs(&revived(&mut population.benched, 20, 3)), [5, 6, 7]);
+        assert_eq!(costs(&revived(&mut population.benched, 20, 3)), [8]);
+        assert!(revived(&mut population.benched, 20, 3).is_empty());
         population.enter(&base, budget, 0);
-        (population.searches[0].iterations, population.iterations) = (50 * BEHIND, 800);
+        (population.searches[0].iterations, population.iterations) = (50 * behind, 800);
         population.revive();
-        assert_eq!(population.iterations, 800 / BEHIND);
+        assert_eq!(population.iterations, 800 / behind);
         assert_eq!((population.len(), population.benched.len()), (2, 1));
         // Nobody is left that is so far behind: rounds stay as long as they are.
         population.revive();
-        assert_eq!((population.iterations, population.len()), (800 / BEHIND, 2));
+        assert_eq!((population.iterations, population.len()), (800 / behind, 2));
         assert_eq!(costs(&population.benched), [1]);
     }
 }

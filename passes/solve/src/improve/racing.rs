@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::strategy::Strategy;
-use crate::portfolio::worthwhile::{SMALL_GRAPH, gap_is_large, gap_within};
+use crate::portfolio::worthwhile::{gap_is_large, gap_within, is_small};
 
 /// A plan is near the bound if at most one part in this many of the base time lies between: 0.1 points of overhead.
 const NEAR: u64 = 1_000;
@@ -31,8 +31,7 @@ impl Strategy for Race {
     fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
         if board.round.count == 0 {
             task.exhausted = false;
-            let competes =
-                gap_is_large(task) && (task.model.len() <= SMALL_GRAPH || board.order_matters(task));
+            let competes = gap_is_large(task) && (is_small(task) || board.order_matters(task));
             board.rivalry = competes.then(|| board.moves(task));
         }
         let before = task.best_cost();

@@ -12,19 +12,13 @@ use std::ops::ControlFlow;
 use crate::construct::greedy::{TRIES, greedy};
 use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
+use crate::params::{Params, Reannealing};
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::strategy::Strategy;
 use crate::state::flat_graph::FlatGraph;
-
-/// Moves per iteration of the search: one takes a fortieth of its time, about.
-const MOVES: u64 = 20;
-/// Moves per node, at least and at most.
-const MOVES_PER_NODE: (u64, u64) = (10, 300);
-/// How hot it is at first, as a share of the usual.
-const HEATS: [f64; 3] = [0.03, 0.1, 0.01];
 
 /// When the next annealing is due, and how hot it is.
 pub(crate) struct Cooling {
@@ -46,18 +40,21 @@ impl Cooling {
         best: &Solution,
         budget: i64,
         (round, iterations): (u32, u64),
-        seed: u64,
-        clock: &Clock,
+        (seed, clock): (u64, &Clock),
+        params: &Params,
     ) -> Option<Solution> {
+        let Reannealing { moves, least_moves_per_node, most_moves_per_node, .. } = params.reannealing;
+        let heats =
+            [params.reannealing.first_heat, params.reannealing.second_heat, params.reannealing.third_heat];
         let nodes = model.len() as u64;
-        let moves = MOVES.saturating_mul(iterations).min(MOVES_PER_NODE.1 * nodes);
-        if round < self.next || moves < MOVES_PER_NODE.0 * nodes {
+        let moves = moves.saturating_mul(iterations).min(most_moves_per_node * nodes);
+        if round < self.next || moves < least_moves_per_node * nodes {
             return None;
         }
-        let heat = HEATS[self.turn % HEATS.len()];
+        let heat = heats[self.turn % heats.len()];
         let seed = seed.wrapping_add(self.turn as u64);
         self.turn += 1;
-        let mut annealing = Annealing::new(model, &best.nodes, budget, seed);
+        let mut annealing = Annealing::new(model, &best.nodes, budget, seed, &params.annealing);
         annealing.run(moves, true, heat, clock);
         let found = greedy(model, &annealing.best, budget, seed, TRIES, clock);
         let better = found.filter(|found| found.cost < best.cost);
@@ -75,7 +72,14 @@ impl Strategy for Cooling {
     fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
         let Some(best) = board.population.best() else { return ControlFlow::Continue(()) };
         let round = (board.round.index(), board.round.made);
-        let found = self.better(board.model, best, task.budget, round, task.request.seed, &task.clock);
+        let found = self.better(
+            board.model,
+            best,
+            task.budget,
+            round,
+            (task.request.seed, &task.clock),
+            &task.request.params,
+        );
         if let Some(best) = found {
             task.offer(&best.nodes, Solver::Local);
             board.enter(task, &best.nodes);
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_plan_at_rest_gets_better() {
-        let clock = Clock::new(Duration::MAX);
+        let (clock, params) = (Clock::new(Duration::MAX), Params::default());
         let mut better = 0;
         for seed in 0..6 {
             let graph = graph(Family::Bottleneck, 100, seed);
@@ -105,13 +109,17 @@ mod tests {
             let budget = base_trace(&graph).peak.0 as i64 / 100 * 50;
             let base: Vec<u32> = (0..model.len() as u32).collect();
             let Some(start) = greedy(&model, &base, budget, 0, TRIES, &clock) else { continue };
-            let mut search = Search::new(&model, &start.nodes, budget, 0);
+            let mut search = Search::new(&model, &start.nodes, budget, 0, &params.local_search);
             search.run(2000, 0, &clock);
             let mut best = search.best;
             let mut cooling = Cooling::new();
-            assert!(cooling.better(&model, &best, budget, (0, 0), 0, &clock).is_none() && cooling.turn == 0);
+            assert!(
+                cooling.better(&model, &best, budget, (0, 0), (0, &clock), &params).is_none()
+                    && cooling.turn == 0
+            );
             for round in 0..12 {
-                let Some(found) = cooling.better(&model, &best, budget, (round, 1500), 0, &clock) else {
+                let Some(found) = cooling.better(&model, &best, budget, (round, 1500), (0, &clock), &params)
+                else {
                     continue;
                 };
                 let timeline = SlottedTimeline::new(&model, &found.nodes);
@@ -132,10 +140,10 @@ mod tests {
         let best = Solution { cost: model.time.iter().sum(), nodes };
         let budget = base_trace(&graph).peak.0 as i64;
         let mut cooling = Cooling::new();
-        let clock = Clock::new(Duration::MAX);
+        let (clock, params) = (Clock::new(Duration::MAX), Params::default());
         let tried = (0..12).filter(|&round| {
             let before = cooling.turn;
-            assert!(cooling.better(&model, &best, budget, (round, 1500), 0, &clock).is_none());
+            assert!(cooling.better(&model, &best, budget, (round, 1500), (0, &clock), &params).is_none());
             cooling.turn > before
         });
         assert_eq!(tried.collect::<Vec<u32>>(), [0, 1, 3, 5, 8, 11]);

@@ -7,8 +7,9 @@ use std::ops::ControlFlow;
 
 use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
-use crate::improve::annealing::{Annealing, HEATS};
+use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
+use crate::params;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
@@ -17,8 +18,6 @@ use crate::portfolio::strategy::Strategy;
 use crate::portfolio::worthwhile::gap_is_large;
 use crate::state::flat_graph::FlatGraph;
 
-/// How hot the annealing from the best plan is at first: a part of it stays.
-pub(crate) const REHEAT: f64 = 0.5;
 /// The seeds of one round and of the next are so far apart.
 const SEEDS: u64 = 1000;
 
@@ -40,7 +39,9 @@ impl Strategy for Rivals {
         };
         let round = board.round.index();
         let seed = task.request.seed.wrapping_add(SEEDS * u64::from(round + 1));
-        let starts = annealed_starts(board.model, best, task.budget, seed, (moves, round), &task.clock);
+        let params = &task.request.params.annealing;
+        let starts =
+            annealed_starts(board.model, best, task.budget, seed, (moves, round), &task.clock, params);
         for (best, seed) in starts {
             task.offer(&best.nodes, Solver::Local);
             board.population.enter(&best.nodes, task.budget, seed);
@@ -57,6 +58,7 @@ fn annealed_starts(
     seed: u64,
     (moves, round): (u64, u32),
     clock: &Clock,
+    params: &params::Annealing,
 ) -> Vec<(Solution, u64)> {
     let moves = moves << round.min(16);
     let mut starts = vec![best.nodes.clone()];
@@ -64,9 +66,9 @@ fn annealed_starts(
     starts.extend(orders.drain(5.min(orders.len())..).take(3));
     let mut found = Vec::new();
     for (index, (start, seed)) in starts.iter().zip(seed..).enumerate() {
-        let mut annealing = Annealing::new(model, start, budget, seed);
+        let mut annealing = Annealing::new(model, start, budget, seed, params);
         let fresh = start.len() == model.len();
-        let heat = if fresh { HEATS[(index + round as usize) % 2] } else { REHEAT };
+        let heat = if fresh { params.heats()[(index + round as usize) % 2] } else { params.reheat };
         if fresh {
             annealing.run(moves / 4, false, heat, clock);
         }

@@ -157,7 +157,13 @@ impl Relief<'_> {
         let model = FlatGraph::new(graph);
         let roof = request.budget.max(plan.trace.peak);
         let full = signed(u128::from(plan.trace.peak.0) * SHARE / 1000);
-        let mut annealing = Annealing::new(&model, &from_sequence(&plan.sequence), full, request.seed);
+        let mut annealing = Annealing::new(
+            &model,
+            &from_sequence(&plan.sequence),
+            full,
+            request.seed,
+            &request.params.annealing,
+        );
         let before = annealing.best_excess;
         let room = |peak: i64| signed(goal(Bytes(u64::try_from(peak).unwrap_or(0))).0.into());
         annealing.lower_memory(
@@ -166,6 +172,7 @@ impl Relief<'_> {
             Within { most: most.0, spent: spent.0, roof: signed(roof.0.into()) },
             room,
             clock,
+            &request.params.easing,
         );
         tracing::debug!(full, before, after = annealing.best_excess, "eased");
         if before - annealing.best_excess <= before / HARDLY {

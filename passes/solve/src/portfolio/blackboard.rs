@@ -7,13 +7,12 @@ use rk_plan::Graph;
 use crate::bound::CutSolution;
 use crate::improve::lns::Solution;
 use crate::improve::population::Population;
+use crate::params::Params;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::prover::Prover;
-use crate::portfolio::worthwhile::{FAR, MOVES_PER_NODE, gap_within, lists_lower_the_peak};
+use crate::portfolio::worthwhile::{is_far, lists_lower_the_peak, moves};
 use crate::state::flat_graph::FlatGraph;
 
-/// Moves of an annealing of the first round at most, where another order may pay and where it is only one more start.
-const MOVES: (u64, u64) = (100_000, 25_000);
 /// A round stalls that gains less than one part in this many of the base time.
 const LEAST_GAIN: u64 = 10_000;
 /// No round stalls before this many were made; each is as long as all before.
@@ -93,16 +92,16 @@ impl Round {
 }
 
 impl<'m> Blackboard<'m> {
-    pub(crate) fn new(graph: &'m Graph, model: &'m FlatGraph) -> Self {
+    pub(crate) fn new(graph: &'m Graph, model: &'m FlatGraph, params: &'m Params) -> Self {
         Self {
             model,
-            population: Population::new(model),
+            population: Population::new(model, params),
             round: Round::default(),
             time_is_over: false,
             cuts: Cuts::default(),
             other_order: None,
             rivalry: None,
-            prover: Prover::new(graph),
+            prover: Prover::new(graph, &params.proofs),
             order_matters: None,
         }
     }
@@ -140,7 +139,8 @@ impl<'m> Blackboard<'m> {
 
     /// Moves of an annealing of the first round.
     pub(crate) fn moves(&mut self, task: &Incumbent) -> u64 {
-        let most = if self.order_matters(task) && !gap_within(task, FAR) { MOVES.0 } else { MOVES.1 };
-        (MOVES_PER_NODE * task.model.len() as u64).min(most)
+        let params = &task.request.params.portfolio;
+        let pays = self.order_matters(task) && is_far(task);
+        moves(task).min(if pays { params.most_moves_for_orders } else { params.most_moves })
     }
 }

@@ -10,7 +10,7 @@ use crate::bound::{Bound, order_free_below};
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::strategy::Strategy;
-use crate::portfolio::worthwhile::{SMALL_GRAPH, cuts_fit, gap_is_large};
+use crate::portfolio::worthwhile::{cuts_fit, gap_is_large, is_small};
 
 /// What a bound in the given order takes per node, at least.
 const ORDER_TIME_PER_NODE: Duration = Duration::from_micros(250);
@@ -51,7 +51,7 @@ impl Strategy for OrderBound {
     }
 
     fn is_due(&self, task: &Incumbent, _: &Blackboard) -> bool {
-        task.model.len() <= SMALL_GRAPH && task.has_plan() && gap_is_large(task)
+        is_small(task) && task.has_plan() && gap_is_large(task)
     }
 
     fn step(&mut self, task: &mut Incumbent, _: &mut Blackboard, share: f64) -> ControlFlow<()> {

@@ -8,17 +8,14 @@ use std::sync::Arc;
 use crate::construct::greedy::{TRIES, greedy};
 use crate::construct::list_scheduling::list_schedules;
 use crate::construct::postponed_replay::{Held, postponed_replays};
-use crate::improve::annealing::{Annealing, HEATS};
+use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::starts::{evicted, worth_it};
 use crate::portfolio::strategy::Strategy;
-use crate::portfolio::worthwhile::{SMALL_GRAPH, gap_is_large};
-
-/// Iterations of the search in each order that is tried from a plan at rest.
-const PATIENCE: u64 = 50;
+use crate::portfolio::worthwhile::{gap_is_large, is_small};
 
 /// Adds plans that hold what the best cut holds, in orders in which nodes wait.
 pub(crate) struct WaitingReplays;
@@ -34,7 +31,7 @@ impl Strategy for WaitingReplays {
         let order = board.other_order.clone().unwrap_or_else(|| (0..task.model.len() as u32).collect());
         let held = Held { order, at: set.at.0, evicted: evicted(task, &set) };
         let clock = task.clock.part(share);
-        let starts = postponed_replays(board.model, held, task.budget, task.request.seed, 0, &clock);
+        let starts = postponed_replays(board.model, held, task.budget, task.request.seed, None, &clock);
         starts.iter().for_each(|best| task.offer(&best.nodes, Solver::Cut));
         tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "waited");
         board.enter_late(task, &starts);
@@ -64,8 +61,9 @@ impl Strategy for PostponedReplays {
         };
         self.tried = task.best_cost();
         let held = Held::by(board.model, &best.nodes, at);
-        let (clock, seed) = (task.clock.part(share), task.request.seed);
-        for best in postponed_replays(board.model, held, task.budget, seed, PATIENCE, &clock) {
+        let (clock, seed, params) = (task.clock.part(share), task.request.seed, &task.request.params);
+        let search = Some((params.starts.waiting_iterations, &params.local_search));
+        for best in postponed_replays(board.model, held, task.budget, seed, search, &clock) {
             task.offer(&best.nodes, Solver::Local);
             board.enter(task, &best.nodes);
         }
@@ -89,9 +87,7 @@ impl Strategy for AnnealedOrders {
     fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, _: f64) -> ControlFlow<()> {
         let pays = match self {
             Self::OfAll => true,
-            Self::WhereTheyPay => {
-                gap_is_large(task) && (task.model.len() <= SMALL_GRAPH || board.order_matters(task))
-            }
+            Self::WhereTheyPay => gap_is_large(task) && (is_small(task) || board.order_matters(task)),
         };
         if pays {
             let moves = board.moves(task);
@@ -104,17 +100,17 @@ impl Strategy for AnnealedOrders {
 
 /// Greedy plans from reordered graphs: list schedules and annealed orders, the latter with recomputation too.
 fn ordered_starts(task: &mut Incumbent, moves: u64) -> Vec<Solution> {
-    let seed = task.request.seed;
-    let mut orders = list_schedules(&task.model, 40, seed, &task.clock);
+    let (seed, params) = (task.request.seed, &task.request.params);
+    let mut orders = list_schedules(&task.model, params.starts.list_schedules, seed, &task.clock);
     orders.push((0..task.model.len() as u32).collect());
     let model = Arc::clone(&task.model);
     let mut annealed: Vec<Annealing> = orders
         .iter()
         .take_while(|_| !task.clock.expired())
-        .map(|order| Annealing::new(&model, order, task.budget, seed))
+        .map(|order| Annealing::new(&model, order, task.budget, seed, &params.annealing))
         .collect();
     annealed.sort_by_key(|annealing| annealing.best_excess);
-    annealed.truncate(if model.len() <= SMALL_GRAPH { 4 } else { 1 });
+    annealed.truncate(if is_small(task) { params.starts.annealed_orders } else { 1 });
     tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
     let mut starts = Vec::new();
     let mut start = |task: &mut Incumbent, nodes: &[u32], tries: u32| {
@@ -129,7 +125,7 @@ fn ordered_starts(task: &mut Incumbent, moves: u64) -> Vec<Solution> {
             start(task, &annealing.best, 1);
         }
         for (moves, recompute) in [(moves / 4, false), (moves, true)] {
-            annealing.run(moves, recompute, HEATS[index % 2], &task.clock);
+            annealing.run(moves, recompute, params.annealing.heats()[index % 2], &task.clock);
             start(task, &annealing.best, TRIES);
         }
         tracing::debug!(

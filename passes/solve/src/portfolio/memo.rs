@@ -14,6 +14,7 @@ use rk_plan::{Bytes, NodeId, Sequence, Time, base_trace, judge, working_set};
 use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::layout::fit_budget;
 use crate::milp::MilpSolver;
+use crate::params::Params;
 use crate::portfolio::request::{
     BoundKind, Outcome, Plan, Request, Status, Stop, StrategyNames, Timekeeping, enough,
 };
@@ -54,6 +55,7 @@ pub fn question(request: &Request) -> String {
         milp,
         save_budgets,
         without,
+        params,
         addresses,
         ..
     } = request;
@@ -76,6 +78,10 @@ pub fn question(request: &Request) -> String {
     if *without != StrategyNames::default() {
         // Writing to a String cannot fail.
         let _ = write!(line, " without {without}");
+    }
+    if **params != Params::default() {
+        // Writing to a String cannot fail.
+        let _ = write!(line, " with {params}");
     }
     if let Some(addresses) = addresses {
         let _ = write!(line, " alignment {} effort {}", addresses.alignment.0, addresses.effort);

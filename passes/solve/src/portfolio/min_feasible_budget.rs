@@ -18,11 +18,11 @@ use crate::construct::depth_first_order::fallback;
 use crate::construct::gap_eviction::{EvictionParams, Repair};
 use crate::construct::greedy::greedy;
 use crate::construct::list_scheduling::list_schedules;
-use crate::improve::annealing::{Annealing, HEATS};
+use crate::improve::annealing::Annealing;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
-use crate::portfolio::worthwhile::{MOVES_PER_NODE, SMALL_GRAPH};
+use crate::portfolio::worthwhile::{is_small, moves};
 use crate::state::flat_graph::from_sequence;
 use crate::state::slotted_timeline::SlottedTimeline;
 
@@ -120,12 +120,13 @@ fn attempt(task: &mut Incumbent, budget: i64, smallest: &[u32], clock: &Clock) {
             return;
         }
     }
-    if model.len() > SMALL_GRAPH {
+    if !is_small(task) {
         return;
     }
-    for (start, heat) in [smallest, &given].into_iter().zip(HEATS) {
-        let moves = MOVES_PER_NODE * model.len() as u64;
-        let mut annealing = Annealing::new(&model, start, budget, seed);
+    let params = &task.request.params.annealing;
+    for (start, heat) in [smallest, &given].into_iter().zip(params.heats()) {
+        let moves = moves(task);
+        let mut annealing = Annealing::new(&model, start, budget, seed, params);
         annealing.run(moves / 4, false, heat, clock);
         annealing.run(moves, true, heat, clock);
         task.offer(&annealing.best, Solver::Local);

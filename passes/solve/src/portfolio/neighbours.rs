@@ -5,12 +5,11 @@ use std::ops::ControlFlow;
 use crate::construct::greedy::{TRIES, greedy};
 use crate::improve::annealing::Annealing;
 use crate::improve::lns::Solution;
-use crate::improve::rivals::REHEAT;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::strategy::Strategy;
-use crate::portfolio::worthwhile::SMALL_GRAPH;
+use crate::portfolio::worthwhile::is_small;
 use crate::state::flat_graph::from_sequence;
 
 /// Adds the best plan, and where another order may pay, those of the request, annealed.
@@ -25,13 +24,14 @@ impl Strategy for Neighbours {
         let seed = task.request.seed;
         let best = task.plan.as_ref().map(Solution::from);
         board.enter_starts(task, &best);
-        if task.model.len() > SMALL_GRAPH && !board.order_matters(task) {
+        if !is_small(task) && !board.order_matters(task) {
             return ControlFlow::Continue(());
         }
         let moves = board.moves(task);
         for ((_, start), seed) in task.request.starts.iter().zip(seed..) {
-            let mut annealing = Annealing::new(board.model, &from_sequence(start), task.budget, seed);
-            annealing.run(moves, true, REHEAT, &task.clock);
+            let params = &task.request.params.annealing;
+            let mut annealing = Annealing::new(board.model, &from_sequence(start), task.budget, seed, params);
+            annealing.run(moves, true, params.reheat, &task.clock);
             let found = greedy(board.model, &annealing.best, task.budget, seed, TRIES, &task.clock);
             if let Some(best) = found {
                 task.offer(&best.nodes, Solver::Local);

@@ -8,14 +8,7 @@ use crate::layout::assign_addresses::share_until_packing;
 use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::strategy::Strategy;
-use crate::portfolio::worthwhile::{FAR, SMALL_GRAPH, gap_is_large, gap_within};
-
-/// A proof is tried after the first round of the search and then whenever rounds are this many times as long.
-const PROOFS: u64 = 8;
-/// So many rounds without gain call for a proof sooner, in graphs small enough for a chain of cuts to say much more than one.
-const IDLE: u32 = 2;
-/// The next proof is due after rounds that are [`PROOFS`] times as long as this, at least.
-const SHORT: u64 = 200;
+use crate::portfolio::worthwhile::{gap_is_large, is_far, is_small};
 
 /// Proofs that the best plan is the fastest, or a better bound. What they play out joins the race.
 pub(crate) struct Proofs {
@@ -29,20 +22,11 @@ pub(crate) struct Proofs {
 /// What a table wants of proofs.
 enum Kind {
     /// See [`Proofs::by_rounds`].
-    ByRounds(Shares),
+    ByRounds,
     /// See [`Proofs::when_stalled`].
-    WhenStalled(Shares),
+    WhenStalled,
     /// See [`Proofs::alone`].
     Alone,
-}
-
-/// Shares of the time left, in place of that of the row.
-#[derive(Clone, Copy)]
-pub(crate) struct Shares {
-    /// Where the plan is far above the bound: there the time is worth more in the search.
-    pub(crate) far: f64,
-    /// Where no better plan was found since the proof before.
-    pub(crate) at_rest: f64,
 }
 
 impl Proofs {
@@ -51,13 +35,13 @@ impl Proofs {
     }
 
     /// The first after the first round, the others after longer and longer rounds or when the race is at rest.
-    pub(crate) fn by_rounds(shares: Shares) -> Self {
-        Self::new(Kind::ByRounds(shares))
+    pub(crate) fn by_rounds() -> Self {
+        Self::new(Kind::ByRounds)
     }
 
     /// Whenever the row says.
-    pub(crate) fn when_stalled(shares: Shares) -> Self {
-        Self::new(Kind::WhenStalled(shares))
+    pub(crate) fn when_stalled() -> Self {
+        Self::new(Kind::WhenStalled)
     }
 
     /// Where nothing comes after.
@@ -67,12 +51,15 @@ impl Proofs {
 
     /// The share of the time left for the next proof.
     fn share(&mut self, task: &Incumbent, near: f64) -> f64 {
-        let (Kind::ByRounds(shares) | Kind::WhenStalled(shares)) = self.kind else { return near };
+        if matches!(self.kind, Kind::Alone) {
+            return near;
+        }
+        let params = &task.request.params.proofs;
         let cost = task.best_cost();
         let at_rest = std::mem::replace(&mut self.tried, cost) == cost;
-        let share = match (!gap_within(task, FAR), at_rest) {
-            (true, _) => shares.far,
-            (false, true) => shares.at_rest,
+        let share = match (is_far(task), at_rest) {
+            (true, _) => params.far_share,
+            (false, true) => params.at_rest_share,
             (false, false) => near,
         };
         share.min(share_until_packing(task))
@@ -85,7 +72,7 @@ impl Strategy for Proofs {
     }
 
     fn is_due(&self, task: &Incumbent, board: &Blackboard) -> bool {
-        if !matches!(self.kind, Kind::ByRounds(_)) {
+        if !matches!(self.kind, Kind::ByRounds) {
             return true;
         }
         let (index, iterations) = (board.round.index(), board.population.iterations);
@@ -95,8 +82,9 @@ impl Strategy for Proofs {
         }
         let (last, then) = self.last.unwrap_or((0, board.population.first_round));
         // After a proof one round without gain calls for the next.
-        let idle = board.round.idle >= IDLE || (board.round.is_at_rest() && last + 1 == index);
-        iterations >= PROOFS * then.max(SHORT) || (idle && task.model.len() <= SMALL_GRAPH)
+        let params = &task.request.params.proofs;
+        let idle = board.round.idle >= params.idle_rounds || (board.round.is_at_rest() && last + 1 == index);
+        iterations >= params.longer_rounds * then.max(params.least_iterations) || (idle && is_small(task))
     }
 
     fn step(&mut self, task: &mut Incumbent, board: &mut Blackboard, share: f64) -> ControlFlow<()> {
@@ -125,9 +113,10 @@ mod tests {
         let mut task = Incumbent::new(&request);
         first_attempt(&mut task);
         assert!(gap_is_large(&task), "nothing is proven");
-        let mut board = Blackboard::new(&graph, &task.model);
-        let mut proofs = Proofs::by_rounds(Shares { far: 0.1, at_rest: 0.7 });
-        let long = PROOFS * board.population.first_round.max(SHORT);
+        let mut board = Blackboard::new(&graph, &task.model, &request.params);
+        let mut proofs = Proofs::by_rounds();
+        let params = &request.params.proofs;
+        let long = params.longer_rounds * board.population.first_round.max(params.least_iterations);
         let mut due = |gained: u64, iterations: u64, proofs: &Proofs| {
             board.round.close(100, Some(1000), Some(1000 - gained));
             board.population.iterations = iterations;
@@ -140,6 +129,8 @@ mod tests {
         proofs.last = Some((6, long));
         assert!(due(0, long, &proofs), "one round at rest after a proof");
         proofs.last = Some((7, long));
-        assert!(!due(5, PROOFS * long - 1, &proofs) && due(5, PROOFS * long, &proofs));
+        assert!(
+            !due(5, params.longer_rounds * long - 1, &proofs) && due(5, params.longer_rounds * long, &proofs)
+        );
     }
 }

@@ -11,21 +11,16 @@ use crate::bound::disjunctive_branching::Branches;
 use crate::bound::{CHAINED, order_free_below};
 use crate::construct::greedy::greedy;
 use crate::improve::lns::Solution;
+use crate::params::Proofs;
 use crate::portfolio::clock::Clock;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::request::enough_of_a_bound;
 use crate::portfolio::solver::Solver;
 
-/// The share of the time left for the search over states.
-const STATES_SHARE: f64 = 0.25;
-/// Looks of the search over states when it is first tried: some 50 ms.
-const FIRST_LOOKS: u64 = 50_000;
-/// The search over states is tried where the plan's overhead is at most one part in this many of the base time: 2 points.
-const LITTLE: u64 = 50;
-
 /// Searches for a proof, to go on with.
 pub(crate) struct Prover<'m> {
     graph: &'m Graph,
+    params: &'m Proofs,
     /// The search over states, where there is one, and the work that it may do next.
     states: Option<(States, u64)>,
     /// The chains of cuts, likewise.
@@ -33,8 +28,8 @@ pub(crate) struct Prover<'m> {
 }
 
 impl<'m> Prover<'m> {
-    pub(crate) fn new(graph: &'m Graph) -> Self {
-        Self { graph, states: None, branches: None }
+    pub(crate) fn new(graph: &'m Graph, params: &'m Proofs) -> Self {
+        Self { graph, params, states: None, branches: None }
     }
 
     /// What a proof in a share of the time left plays out, repaired.
@@ -82,17 +77,17 @@ impl<'m> Prover<'m> {
     fn by_states(&mut self, task: &mut Incumbent) {
         let Some(known) = task.best_cost().filter(|_| !task.is_settled()) else { return };
         // Tight budgets are out of its reach.
-        if (known - task.base_time).saturating_mul(LITTLE) > task.base_time {
+        if (known - task.base_time).saturating_mul(self.params.states_overhead_parts) > task.base_time {
             return;
         }
         let (mut states, looks) = match self.states.take() {
             Some(earlier) => earlier,
             None => match States::new(self.graph, &task.model, task.request.budget) {
-                Some(states) => (states, FIRST_LOOKS),
+                Some(states) => (states, self.params.states_first_looks),
                 None => return,
             },
         };
-        go_on(task, &mut states, looks, &task.clock.part(STATES_SHARE));
+        go_on(task, &mut states, looks, &task.clock.part(self.params.states_share));
         self.states = Some((states, looks.saturating_mul(4)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rk_plan::arena::{self, Arena};
@@ -9,6 +10,7 @@ use rk_plan::{Bytes, Graph, NodeId, Sequence, Time, Trace};
 
 use crate::chain_dp::save_budgets::SaveBudgets;
 use crate::milp::MilpSolver;
+use crate::params::Params;
 use crate::portfolio::clock::counted;
 use crate::portfolio::solver::Solver;
 
@@ -38,6 +40,8 @@ pub struct Request<'a> {
     pub save_budgets: SaveBudgets,
     /// Strategies of portfolios that do not run: to find out what each is worth.
     pub without: StrategyNames,
+    /// The numbers that tune the search.
+    pub params: Arc<Params>,
     /// How plans are packed into an arena, which then has to fit in the budget.
     pub addresses: Option<Addresses>,
     /// Sequences to begin with, from neighbouring budgets or earlier sessions, and who found them. They are judged like
@@ -158,6 +162,7 @@ impl<'a> Request<'a> {
             milp: MilpSolver::default(),
             save_budgets: SaveBudgets::default(),
             without: StrategyNames::default(),
+            params: Arc::default(),
             addresses: None,
             starts: Vec::new(),
         }

@@ -37,7 +37,7 @@ pub(crate) fn run(task: &mut Incumbent, table: Vec<Row>) {
 pub(crate) fn run_from(task: &mut Incumbent, starts: &[Solution], mut table: Vec<Row>) -> Vec<Row> {
     table.retain(|row| !task.request.without.contains(row.name()));
     let (graph, model) = (task.request.graph, Arc::clone(&task.model));
-    let mut board = Blackboard::new(graph, &model);
+    let mut board = Blackboard::new(graph, &model, &task.request.params);
     board.enter_starts(task, starts);
     let mut earned = vec![Earned::default(); table.len()];
     while sweep(task, &mut board, &mut table, &mut earned).is_continue() {}
@@ -80,7 +80,6 @@ mod tests {
 
     use super::*;
     use crate::chain_dp::coarse::BLOCKS;
-    use crate::improve::population::NEWCOMERS;
     use crate::portfolio::auto::auto;
     use crate::portfolio::first_attempt::first_attempt;
     use crate::portfolio::late_starts::{AnnealedOrders, WaitingReplays};
@@ -99,7 +98,7 @@ mod tests {
     /// How often each strategy of `auto` steps.
     fn steps(request: &Request) -> Vec<(&'static str, u32)> {
         request.timekeeping.keep(|| {
-            let table = run_from(&mut Incumbent::new(request), &[], auto());
+            let table = run_from(&mut Incumbent::new(request), &[], auto(&request.params));
             table.iter().map(|row| (row.name(), row.steps())).collect()
         })
     }
@@ -141,7 +140,7 @@ mod tests {
         let mut task = Incumbent::new(&request);
         first_attempt(&mut task);
         let model = Arc::clone(&task.model);
-        let mut board = Blackboard::new(&graph, &model);
+        let mut board = Blackboard::new(&graph, &model, &request.params);
         let best = task.plan.as_ref().map(Solution::from).expect("a plan");
         board.enter_starts(&task, [&best, &best]);
         let mut table = vec![
@@ -162,7 +161,8 @@ mod tests {
         }
         // A round that gains calls for none. No cut was looked at, so nothing waits: the annealed orders come in its place.
         assert!(BLOCKS.len() > 2);
-        assert_eq!(joined, [(0, 0), (NEWCOMERS, 2), (NEWCOMERS, 3), (0, 3)]);
+        let newcomers = request.params.race.newcomers;
+        assert_eq!(joined, [(0, 0), (newcomers, 2), (newcomers, 3), (0, 3)]);
     }
 
     #[test]
@@ -170,10 +170,13 @@ mod tests {
         let graph = graph(Family::Bottleneck, 60, 1);
         let request = request(&graph, 60);
         let task = Incumbent::new(&request);
-        let mut board = Blackboard::new(&graph, &task.model);
+        let mut board = Blackboard::new(&graph, &task.model, &request.params);
         board.round.close(100, Some(1000), Some(1000));
         let due = |board: &Blackboard| {
-            let due = auto().into_iter().filter(|row| row.is_due(&task, board)).map(|row| row.name());
+            let due = auto(&request.params)
+                .into_iter()
+                .filter(|row| row.is_due(&task, board))
+                .map(|row| row.name());
             due.collect::<Vec<_>>()
         };
         assert!(due(&board).contains(&"packing") && due(&board).contains(&"halving"));

@@ -7,7 +7,7 @@ use crate::improve::racing::{Convergence, Halving, Race, Revival};
 use crate::improve::reannealing::Cooling;
 use crate::improve::rivals::Rivals;
 use crate::layout::packing::Packing;
-use crate::portfolio::auto::PROOFS;
+use crate::params::Params;
 use crate::portfolio::bounding::CutBound;
 use crate::portfolio::first_attempt::FirstPlan;
 use crate::portfolio::late_starts::{AnnealedOrders, WaitingReplays};
@@ -22,7 +22,7 @@ use crate::portfolio::strategy::{Row, row};
 
 /// The solver `local`: local search from greedy starts, with no cuts before it.
 #[rustfmt::skip]
-pub(crate) fn local() -> Vec<Row> {
+pub(crate) fn local(params: &Params) -> Vec<Row> {
     [
         vec![
             row(FirstPlan::InAnyOrder, Once, Counted, "a plan from the given order, or else from list schedules"),
@@ -30,7 +30,7 @@ pub(crate) fn local() -> Vec<Row> {
             row(AnnealedOrders::OfAll, Once, Counted, "starts that owe nothing to cuts"),
         ],
         rounds(),
-        vec![row(Proofs::by_rounds(PROOFS), EachRound, Share(0.2), "a proof ends everything")],
+        vec![row(Proofs::by_rounds(), EachRound, Share(params.proofs.share), "a proof ends everything")],
         newcomers(),
     ]
     .into_iter().flatten().collect()
@@ -38,12 +38,12 @@ pub(crate) fn local() -> Vec<Row> {
 
 /// The solver `cut`: bounds, replays of what cuts hold, and chains of cuts, repaired but not searched from.
 #[rustfmt::skip]
-pub(crate) fn cut() -> Vec<Row> {
+pub(crate) fn cut(params: &Params) -> Vec<Row> {
     vec![
         row(FirstPlan::InGivenOrder, Once, Counted, "only bounds below a plan at hand are worth looking for"),
-        row(CutBound, Once, Share(0.4), "a bound for every order, and sets of values to hold"),
-        row(CutReplays, Once, Share(0.05), "the sets, played out"),
-        row(WaitingReplays, Once, Share(0.1), "the same in orders in which nodes wait"),
+        row(CutBound, Once, Share(params.portfolio.cut_bound_share), "a bound for every order, and sets of values to hold"),
+        row(CutReplays, Once, Share(params.portfolio.cut_replays_share), "the sets, played out"),
+        row(WaitingReplays, Once, Share(params.portfolio.waiting_replays_share), "the same in orders in which nodes wait"),
         row(Proofs::alone(), Once, Share(0.95), "chains of cuts; nothing comes after them but repair"),
     ]
 }
@@ -61,12 +61,12 @@ pub(crate) fn nearby() -> Vec<Row> {
 
 /// The last step of the solver `classes`: a race from plans at hand, which ends when it stalls near the bound.
 #[rustfmt::skip]
-pub(crate) fn refine() -> Vec<Row> {
+pub(crate) fn refine(params: &Params) -> Vec<Row> {
     [
         rounds(),
         vec![
             row(Convergence, Stalled, Counted, "little is left to win"),
-            row(Proofs::when_stalled(PROOFS), Stalled, Share(0.2), "stalled far from the bound, which may be what is poor"),
+            row(Proofs::when_stalled(), Stalled, Share(params.proofs.share), "stalled far from the bound, which may be what is poor"),
         ],
         newcomers(),
     ]

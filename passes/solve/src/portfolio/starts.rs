@@ -24,14 +24,8 @@ use crate::portfolio::worthwhile::{cuts_fit, gap_is_large};
 
 /// The most that the cuts at one smaller budget may take.
 const LONGEST: Duration = Duration::from_secs(2);
-/// So many nodes on either side of the best one are cut at.
-const ASIDE: usize = 3;
-/// The nodes that are cut at lie one in so many parts of all nodes apart.
-const STRIDES: usize = 25;
 /// The budgets of cuts at nodes around the best one, in per mille.
 const ROOMS: [u64; 4] = [1000, 970, 930, 880];
-/// So many plans from cuts at nodes around the best one are worth a search.
-const NEARBY_KEPT: usize = 8;
 /// Chains of the first starts; the others are late.
 const CHAINS: usize = 2;
 
@@ -114,11 +108,14 @@ pub(crate) fn worth_it(task: &Incumbent) -> bool {
 /// The best of many replays of rounded cuts, at nodes around one and with less and less room. What a cut overlooks decides how much
 /// of it is left in the end, and to try is cheaper than to tell.
 fn nearby_cuts(task: &mut Incumbent, board: &Blackboard, at: NodeId, share: f64) -> Vec<Solution> {
+    let params = &task.request.params.starts;
     let (graph, last) = (task.request.graph, task.model.len() - 1);
-    let (clock, stride) = (task.clock.part(share), task.model.len() / STRIDES);
+    let (clock, stride) = (task.clock.part(share), task.model.len() / params.node_strides);
     let mut found = Vec::new();
-    for steps in 0..=2 * ASIDE {
-        let node = NodeId::from_index((at.index() + steps * stride).saturating_sub(ASIDE * stride).min(last));
+    for steps in 0..=2 * params.nodes_aside {
+        let node = NodeId::from_index(
+            (at.index() + steps * stride).saturating_sub(params.nodes_aside * stride).min(last),
+        );
         for share in ROOMS {
             if clock.expired() {
                 break;
@@ -131,7 +128,7 @@ fn nearby_cuts(task: &mut Incumbent, board: &Blackboard, at: NodeId, share: f64)
     }
     found.sort_by_key(|best| best.cost);
     found.dedup_by_key(|best| best.cost);
-    found.truncate(NEARBY_KEPT);
+    found.truncate(params.nearby_kept);
     found
 }
 

@@ -13,9 +13,6 @@ use crate::portfolio::blackboard::Blackboard;
 use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::worthwhile::gap_is_large;
 
-/// Where so few searches are left, the best plan is worth annealing: with more of them a search gains more.
-const MATURE: usize = 4;
-
 /// One way to a better plan or bound.
 pub(crate) trait Strategy {
     /// The name by which it is switched off and logged.
@@ -60,7 +57,7 @@ impl When {
     /// Whether the occasion is there, for a strategy that has made so many steps.
     fn is_there(self, steps: u32, task: &Incumbent, board: &Blackboard) -> bool {
         let round = &board.round;
-        let few_left = board.population.len() <= MATURE;
+        let few_left = board.population.len() <= task.request.params.race.few_left;
         match self {
             Self::Once => steps == 0,
             Self::Late => {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::params::Params;
 use crate::portfolio::auto::auto;
 use crate::portfolio::request::StrategyNames;
 use crate::portfolio::smaller_portfolios::{cut, local, nearby, refine};
@@ -10,7 +11,8 @@ use crate::portfolio::smaller_portfolios::{cut, local, nearby, refine};
 /// The strategies of all portfolios, those of `auto` first: the name of each, and why it stands in its table.
 pub fn strategies() -> Vec<(&'static str, &'static str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
-    for row in [auto(), local(), cut(), nearby(), refine()].iter().flatten() {
+    let params = Params::default();
+    for row in [auto(&params), local(&params), cut(&params), nearby(), refine(&params)].iter().flatten() {
         if all.iter().all(|(name, _)| *name != row.name()) {
             all.push((row.name(), row.why()));
         }
@@ -66,7 +68,8 @@ mod tests {
 
     #[test]
     fn each_strategy_of_a_table_has_a_name_of_its_own() {
-        for table in [auto(), local(), cut(), nearby(), refine()] {
+        let params = Params::default();
+        for table in [auto(&params), local(&params), cut(&params), nearby(), refine(&params)] {
             let mut names: Vec<&str> = table.iter().map(|row| row.name()).collect();
             names.sort_unstable();
             let all = names.len();

@@ -5,18 +5,13 @@
 //! counts as full falls with it. The weight of the excess rises while more than half of the visited sequences cost little enough, and
 //! falls while fewer do.
 
-use super::{Annealing, BLOCK, BLOCK_WORK, COLD, HEAVY, STEP};
+use super::{Annealing, BLOCK, BLOCK_WORK};
+use crate::params::Easing;
 use crate::portfolio::clock::Clock;
 use crate::state::dense_timeline::DenseTimeline;
 
-/// The temperature of a free walk at first, times nodes: much of the sequence is to stay.
-const LUKEWARM: f64 = 0.2;
-/// The temperature of a walk that returns to the best sequence, at first, as a share of what may be spent.
-const COOL: f64 = 0.05;
 /// Its temperature at the end, as a share of that at first.
 const FROZEN: f64 = 0.03;
-/// So large a share of the excess is worth all that may be spent, at first.
-const WORTH: f64 = 0.33;
 /// The least weight of the excess.
 const LIGHT: f64 = 1e-5;
 
@@ -48,17 +43,19 @@ impl Annealing<'_> {
         Within { most, spent, roof }: Within,
         room: impl Fn(i64) -> i64,
         clock: &Clock,
+        params: &Easing,
     ) {
+        let (heavy, factor) = (self.params.most_weight, self.params.weight_step);
         self.timeline.reset(&self.best);
         let usual = room(self.timeline.peak());
         let spent = spent.max(1) as f64 / self.base.max(1) as f64;
         let excess = self.best_excess.max(1) as f64 / self.budget;
-        let first = (spent / (WORTH * excess)).clamp(LIGHT, HEAVY);
+        let first = (spent / (params.worth * excess)).clamp(LIGHT, heavy);
         self.weight = first;
         let nodes = self.timeline.model.len().max(1) as f64;
         let (hot, cold) = match walk {
-            Walk::Free => (LUKEWARM / nodes, COLD / nodes),
-            Walk::RestartToBest => (COOL * spent, COOL * spent * FROZEN),
+            Walk::Free => (params.free_heat / nodes, self.params.cold / nodes),
+            Walk::RestartToBest => (params.returning_heat * spent, params.returning_heat * spent * FROZEN),
         };
         let (mut cheap, mut temperature) = (0, hot);
         for step in 0..moves {
@@ -70,8 +67,8 @@ impl Annealing<'_> {
                     if cheap == 0 && walk == Walk::RestartToBest {
                         self.timeline.reset(&self.best);
                     }
-                    self.weight *= if 2 * cheap > BLOCK { STEP } else { 1.0 / STEP };
-                    self.weight = self.weight.clamp(LIGHT, HEAVY);
+                    self.weight *= if 2 * cheap > BLOCK { factor } else { 1.0 / factor };
+                    self.weight = self.weight.clamp(LIGHT, heavy);
                 }
                 temperature = hot * (cold / hot).powf(step as f64 / moves as f64);
                 if walk == Walk::RestartToBest {
@@ -114,6 +111,7 @@ mod tests {
     use rk_plan::{Bytes, base_trace, judge};
 
     use super::*;
+    use crate::params::Params;
     use crate::state::flat_graph::{FlatGraph, from_sequence, to_sequence};
     use crate::synthetic::{Family, graph};
     use crate::{Request, Solver, solve};
@@ -122,20 +120,21 @@ mod tests {
     #[test]
     fn a_walk_that_costs_too_much_goes_back_to_the_best_sequence() {
         let clock = Clock::new(Duration::MAX);
+        let params = Params::default();
         let (mut before, mut after) = (0, 0);
         for seed in 0..6 {
             let graph = graph(Family::Layered, 250, seed);
             let model = FlatGraph::new(&graph);
             let given: Vec<u32> = (0..model.len() as u32).collect();
             let roof = base_trace(&graph).peak.0 as i64 / 100 * 70;
-            let mut plan = Annealing::new(&model, &given, roof, seed);
+            let mut plan = Annealing::new(&model, &given, roof, seed, &params.annealing);
             plan.run(20_000, false, 1.0, &clock);
             plan.run(80_000, true, 1.0, &clock);
             let spent = graph.total_time().0 / 100;
-            let mut annealing = Annealing::new(&model, &plan.best, roof / 10 * 9, seed);
+            let mut annealing = Annealing::new(&model, &plan.best, roof / 10 * 9, seed, &params.annealing);
             before += annealing.best_excess;
             let within = Within { most: plan.best_cost + spent, spent, roof };
-            annealing.lower_memory(60_000, Walk::RestartToBest, within, |peak| peak, &clock);
+            annealing.lower_memory(60_000, Walk::RestartToBest, within, |peak| peak, &clock, &params.easing);
             after += annealing.best_excess;
         }
         // Walks that do not go back leave a seventh of it.
@@ -144,6 +143,7 @@ mod tests {
 
     #[test]
     fn the_excess_falls_within_cost_and_peak() {
+        let params = Params::default();
         let mut eased = 0;
         for (seed, walk) in (0..6).flat_map(|seed| [(seed, Walk::Free), (seed, Walk::RestartToBest)]) {
             let graph = graph(Family::Layered, 80, seed);
@@ -152,12 +152,20 @@ mod tests {
             let Some(plan) = solve(&request).plan else { continue };
             let model = FlatGraph::new(&graph);
             let start = from_sequence(&plan.sequence);
-            let mut annealing = Annealing::new(&model, &start, budget.0 as i64 / 10 * 9, seed);
+            let mut annealing =
+                Annealing::new(&model, &start, budget.0 as i64 / 10 * 9, seed, &params.annealing);
             let before = annealing.best_excess;
             let spent = graph.total_time().0 / 100;
             let cost = plan.trace.time.0 + spent;
             let within = Within { most: cost, spent, roof: budget.0 as i64 };
-            annealing.lower_memory(20_000, walk, within, |peak| peak, &Clock::new(Duration::MAX));
+            annealing.lower_memory(
+                20_000,
+                walk,
+                within,
+                |peak| peak,
+                &Clock::new(Duration::MAX),
+                &params.easing,
+            );
             let trace = judge(&graph, &to_sequence(&annealing.best)).expect("legal");
             assert!(trace.time.0 <= cost && trace.time.0 == annealing.best_cost, "seed {seed}");
             assert!(trace.peak <= budget, "seed {seed}: {} of {}", trace.peak.0, budget.0);

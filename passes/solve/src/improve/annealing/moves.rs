@@ -11,19 +11,6 @@ use rand::Rng;
 
 use super::{Annealing, Change};
 
-/// A run goes no farther alone.
-const FAR: usize = 200;
-/// Looks for a value to evict, or a recomputation.
-const LOOKS: usize = 40;
-/// Looks for a step that is too full.
-const FULL: usize = 8;
-/// The most runs that one move puts in.
-const GROUP: u32 = 12;
-/// How likely an operand that is gone runs again too, where it would fit to hold it.
-const RARELY: f64 = 0.05;
-/// How likely it does where it would not fit, less so the longer the chain.
-const OFTEN: f64 = 0.3;
-
 impl Annealing<'_> {
     /// A random move. A reordering waits in the timeline's trial and begins at the place returned; other moves are made, and in the journal.
     pub(super) fn propose(&mut self, recompute: bool) -> Option<usize> {
@@ -46,7 +33,8 @@ impl Annealing<'_> {
     fn alone(&mut self) -> Option<usize> {
         let place = self.random.random_range(0..self.timeline.len());
         let (low, high) = self.timeline.window(place);
-        let (low, high) = (low.max(place.saturating_sub(FAR)), high.min(place + FAR));
+        let (low, high) =
+            (low.max(place.saturating_sub(self.params.farthest)), high.min(place + self.params.farthest));
         if high - low < 2 {
             return None;
         }
@@ -120,13 +108,13 @@ impl Annealing<'_> {
     fn evict(&mut self) {
         let model = self.timeline.model;
         let mut place = self.random.random_range(0..self.timeline.len());
-        for _ in 0..FULL {
+        for _ in 0..self.params.looks_for_full_steps {
             if self.timeline.over(place) > 0 {
                 break;
             }
             place = self.random.random_range(0..self.timeline.len());
         }
-        for _ in 0..LOOKS {
+        for _ in 0..self.params.looks {
             let value = self.random.random_range(0..model.values() as u32);
             let producer = model.producer[value as usize];
             if model.bytes[value as usize] == 0 || model.once[producer as usize] {
@@ -139,7 +127,7 @@ impl Annealing<'_> {
             if let Some(after) = self.timeline.next_use(value, run, place) {
                 let at_use = self.random.random_bool(0.8);
                 let at = if at_use { after } else { self.random.random_range(place + 1..=after) };
-                self.left = GROUP;
+                self.left = self.params.group;
                 self.rerun(producer, at, 1);
                 return;
             }
@@ -158,8 +146,9 @@ impl Annealing<'_> {
             if bytes == 0 || end >= at || model.once[producer as usize] || self.left == 0 {
                 continue;
             }
+            let (rarely, often) = (self.params.operand_if_it_fits, self.params.operand_if_it_does_not);
             let fits = self.timeline.most_over(end + 1, at) + bytes <= 0;
-            if self.random.random_bool(if fits { RARELY } else { OFTEN / f64::from(depth) }) {
+            if self.random.random_bool(if fits { rarely } else { often / f64::from(depth) }) {
                 self.left -= 1;
                 at = at.wrapping_add_signed(self.rerun(producer, at, depth + 1));
             }
@@ -192,7 +181,7 @@ impl Annealing<'_> {
         if self.timeline.len() == self.timeline.model.len() {
             return None;
         }
-        let mut places = (0..LOOKS).map(|_| self.random.random_range(0..self.timeline.len()));
+        let mut places = (0..self.params.looks).map(|_| self.random.random_range(0..self.timeline.len()));
         places.find(|&place| !self.timeline.is_first(place))
     }
 
@@ -212,7 +201,7 @@ impl Annealing<'_> {
         let Some(user) = reader.and_then(|reader| any(self.timeline.runs(reader))) else { return };
         let (at, first) = (self.timeline.place(user), self.timeline.place(self.timeline.runs(node)[0]));
         if at > first + 1 {
-            self.left = GROUP;
+            self.left = self.params.group;
             self.rerun(node, at, 1);
         }
     }
