@@ -4,6 +4,7 @@
 //! between two markers of a document. Numbers that are compared with each other are taken in one run.
 //! Not here: pass or solver code. What a number means is defined by the tool that prints it.
 
+mod ablate;
 mod classes;
 mod experiments;
 mod lowered;
@@ -45,6 +46,8 @@ enum Experiment {
     Classes(classes::Options),
     /// The planner alone: quality, speed and proofs of some four hundred cells, and what a change did to them.
     Yardstick(yardstick::Options),
+    /// The planner alone: what each parameter and each strategy is worth.
+    Ablate(ablate::Options),
     /// The planner with transfers beside the optimum of POFO, on chains.
     OffloadChains(offload_chains::Options),
     /// Recomputation alone, transfers alone and both, on graphs in files.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Experiment::Ratios(options) => ratios::run(&options),
         Experiment::Classes(options) => classes::run(&options),
         Experiment::Yardstick(options) => yardstick::run(&options),
+        Experiment::Ablate(options) => ablate::run(&options),
         Experiment::OffloadChains(options) => offload_chains::run(&options),
         Experiment::OffloadGraphs(options) => offload_graphs::run(&options),
         Experiment::Options(options) => experiments::options(&options),

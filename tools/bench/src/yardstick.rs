@@ -16,7 +16,8 @@ mod compare;
 mod measure;
 mod rows;
 
-pub use measure::machine;
+pub use cells::shared;
+pub use measure::{code, machine};
 
 #[derive(clap::Args)]
 pub struct Options {

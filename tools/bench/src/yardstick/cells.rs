@@ -75,7 +75,10 @@ impl Problem {
 }
 
 /// The folder of shared graphs.
-fn shared() -> Result<PathBuf> {
+///
+/// # Errors
+/// When there is none.
+pub fn shared() -> Result<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("shared"));
     let named = std::env::var_os("RK_SHARED").map(PathBuf::from);
     let mut folders = named.into_iter().chain(beside).map(|folder| folder.join("data/graphs"));

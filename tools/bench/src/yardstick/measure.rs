@@ -85,7 +85,10 @@ fn planned(graph: &Path, key: Key) -> Result<Row> {
 }
 
 /// The commit, and whether files differ from it.
-fn code() -> Result<String> {
+///
+/// # Errors
+/// When git does not say.
+pub fn code() -> Result<String> {
     let described = Command::new("git")
         .args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"])
         .output()
