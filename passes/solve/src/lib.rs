@@ -134,7 +134,7 @@ fn solve_task(task: &mut Incumbent) {
         Solver::DropAll => baseline::drop_all(task),
         Solver::Greedy => first_attempt::from_any_order(task),
         Solver::Local => scheduler::run(task, smaller_portfolios::local(&task.request.params)),
-        Solver::Cut => scheduler::run(task, smaller_portfolios::cut(&task.request.params)),
+        Solver::Cut => scheduler::run(task, smaller_portfolios::cut()),
         Solver::Ilp => stages::stage_ilp(task),
         Solver::Rotor => rotor::rotor(task),
         Solver::Rockmate => rockmate::rockmate(task),

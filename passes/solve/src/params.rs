@@ -7,8 +7,9 @@
 //! {"local_search": {"tolerance": 0.04}, "race": {"newcomers": 3}}
 //! ```
 //!
-//! What a knob is worth is measured by `rk-bench ablate`. Not here: numbers that do not tune, such as sizes of tables and guards against
-//! overflow, and those of the layouts, the bounds and the integer programs, which stand beside what they are for.
+//! What a knob is worth is measured by `rk-bench ablate`. Not here, but beside what they are for: numbers that do not tune, such as sizes
+//! of tables and guards against overflow; numbers that no plan of an ablation depends on; and those of the layouts, the bounds and the
+//! integer programs.
 
 mod improve;
 mod part;
@@ -18,14 +19,12 @@ use std::fmt;
 
 pub use improve::{Annealing, Easing, LocalSearch, Reannealing};
 pub use part::Knob;
-pub use portfolio::{Portfolio, Proofs, Race, Starts};
+pub use portfolio::{Proofs, Race, Starts};
 
 /// The parts of the parameters.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Params {
-    /// When a strategy is worth its time, and its share of it.
-    pub portfolio: Portfolio,
     /// Starts of the race.
     pub starts: Starts,
     /// The race.
@@ -81,7 +80,6 @@ impl Params {
     /// All parameters, part by part.
     pub fn knobs(&self) -> Vec<Knob> {
         [
-            self.portfolio.knobs("portfolio"),
             self.starts.knobs("starts"),
             self.race.knobs("race"),
             self.proofs.knobs("proofs"),

@@ -15,6 +15,10 @@ use crate::portfolio::incumbent::Incumbent;
 use crate::portfolio::solver::Solver;
 use crate::portfolio::strategy::Strategy;
 
+/// The least moves of the annealing.
+const MOVES: u64 = 10_000;
+/// Moves of the annealing, times nodes.
+const MOVES_PER_NODE: u64 = 20;
 /// Attempts at a plan.
 const TRIES: u32 = 2;
 
@@ -41,12 +45,7 @@ fn anneal_order(task: &mut Incumbent) -> Option<(Solution, Option<Vec<u32>>)> {
     let (model, params) = (&*task.model, &task.request.params);
     let given: Vec<u32> = (0..model.len() as u32).collect();
     let mut annealing = Annealing::new(model, &given, budget, seed, &params.annealing);
-    annealing.run(
-        (params.starts.order_moves_per_node * model.len() as u64).max(params.starts.order_least_moves),
-        false,
-        1.0,
-        &clock,
-    );
+    annealing.run((MOVES_PER_NODE * model.len() as u64).max(MOVES), false, 1.0, &clock);
     let order = annealing.best;
     let found = greedy(model, &order, budget, seed, TRIES, &clock);
     let best = found?;

@@ -1,54 +1,12 @@
-//! What is worth its time, and how the time is shared: portfolio, starts, race and proofs.
+//! The portfolio: starts, race and proofs.
 
 use super::part::{COUNT, SHARE, part};
 
 part! {
-    /// The strategies of a portfolio: when a step is worth it, and its share of the time left.
-    Portfolio {
-        /// The gap between plan and bound is large above one part in this many of the base time; newcomers are looked for above it.
-        large_gap_parts: u64 = 200, COUNT;
-        /// A plan is far from the bound above one part in this many of the base time; more orders and fewer proofs are tried above it.
-        far_parts: u64 = 100, COUNT;
-        /// Nodes up to which orders are annealed whenever the gap is large, and proofs are tried at rest.
-        small_graph: usize = 500, COUNT;
-        /// Moves of an annealing of the first round, per node: more take longer and find better orders.
-        moves_per_node: u64 = 200, COUNT;
-        /// Moves of such an annealing at most, where another order may pay.
-        most_moves_for_orders: u64 = 100_000, COUNT;
-        /// Moves of such an annealing at most, where it is only one more start.
-        most_moves: u64 = 25_000, COUNT;
-        /// Share of the time left for the bound by cuts before the race.
-        cut_bound_share: f64 = 0.4, SHARE;
-        /// Share of the time left for each look at cuts of smaller budgets or other nodes.
-        cut_replays_share: f64 = 0.05, SHARE;
-        /// Share of the time left for the bound in the given order, which is only reported.
-        order_bound_share: f64 = 0.06, SHARE;
-        /// Share of the time left for the best plan in orders in which nodes wait, once per plan at rest.
-        postponed_replays_share: f64 = 0.1, SHARE;
-        /// Share of the time left for the best cut in orders in which nodes wait.
-        waiting_replays_share: f64 = 0.1, SHARE;
-    }
-}
-
-part! {
     /// Starts of the race besides the first plan.
     Starts {
-        /// Nodes on either side of the best one that are cut at: more give more starts.
-        nodes_aside: usize = 3, COUNT;
-        /// Those nodes lie one in this many parts of all nodes apart.
+        /// Nodes around the best cut that are cut at, too, lie one in this many parts of all nodes apart.
         node_strides: usize = 25, COUNT;
-        /// Plans from cuts at those nodes that join the race.
-        nearby_kept: usize = 8, COUNT;
-        /// List schedules of which the best are annealed.
-        list_schedules: usize = 40, COUNT;
-        /// Annealed list schedules that are started from in small graphs.
-        annealed_orders: usize = 4, COUNT;
-        /// Iterations of local search in each order in which a node waits.
-        waiting_iterations: u64 = 50, COUNT;
-        /// Moves per node of the annealing that makes memory less full by order alone.
-        order_moves_per_node: u64 = 20, COUNT;
-        /// Moves of that annealing at least.
-        order_least_moves: u64 = 10_000, COUNT;
     }
 }
 

@@ -30,26 +30,25 @@ use crate::portfolio::strategy::{Limit, Row, When, row};
 pub(crate) fn auto(params: &Params) -> Vec<Row> {
     use Limit::{Counted, Share};
     use When::{AtRest, AtRestOrFewLeft, AtRestOrReordered, Always, EachRound, EachRoundOrTimeout, FewLeft, Late, Once};
-    let (shares, proofs) = (&params.portfolio, &params.proofs);
     vec![
         // A strategy, the occasion on which it steps, the share of the time left that a step may take, and why it is there.
         // Before the race: one step each.
         row(FirstPlan::InGivenOrder, Once, Counted, "a plan in milliseconds; where the given order gets stuck, a fallback from another"),
-        row(CutBound, Once, Share(shares.cut_bound_share), "a bound for every order, which tells what is worth its time, and sets of values to hold"),
+        row(CutBound, Once, Share(0.4), "a bound for every order, which tells what is worth its time, and sets of values to hold"),
         row(OrderAnnealing, Once, Counted, "an order in which memory is less full, for weight gradients that are in the way"),
-        row(CutReplays, Once, Share(shares.cut_replays_share), "what cuts hold is what matters in networks with wide concatenations"),
+        row(CutReplays, Once, Share(0.05), "what cuts hold is what matters in networks with wide concatenations"),
         row(CoarseChains::coarse(), Once, Counted, "deep networks, where memory is filled and emptied along a chain of blocks"),
-        row(OrderBound, Once, Share(shares.order_bound_share), "tells a poor plan from a poor bound; only reported"),
+        row(OrderBound, Once, Share(0.06), "tells a poor plan from a poor bound; only reported"),
         // A round: the race, what ends it, and who goes on.
         row(Race, Always, Counted, "local search from all starts gains most of what there is to gain"),
         row(Packing, EachRoundOrTimeout, Counted, "a plan without addresses is of no use, and packing takes an unknown time"),
-        row(Proofs::by_rounds(), EachRound, Share(proofs.share), "a proof ends everything, and what it plays out is a start"),
+        row(Proofs::by_rounds(), EachRound, Share(params.proofs.share), "a proof ends everything, and what it plays out is a start"),
         row(Halving, EachRound, Counted, "the better half of the searches deserves twice as long"),
         row(Revival, AtRest, Counted, "the winner may sit in a place with no way out, and those that lost early need not"),
         // Newcomers, when the race is at rest or few are left in it.
-        row(PostponedReplays::default(), AtRest, Share(shares.postponed_replays_share), "nodes that wait for each other free what the search cannot, one run at a time"),
+        row(PostponedReplays::default(), AtRest, Share(0.1), "nodes that wait for each other free what the search cannot, one run at a time"),
         row(Easing, AtRestOrReordered, Counted, "the search looks at time only, and has no reason to free memory that is not asked for"),
-        row(WaitingReplays, Late, Share(shares.waiting_replays_share), "the best cut, played out in orders in which nodes wait"),
+        row(WaitingReplays, Late, Share(0.1), "the best cut, played out in orders in which nodes wait"),
         row(AnnealedOrders::WhereTheyPay, Late, Counted, "graphs without the shape of a training step, where the order decides"),
         row(CoarseChains::finer(), Late, Counted, "other sizes of blocks than the usual ones"),
         row(Cooling::new(), FewLeft, Counted, "smaller steps than those of the search, which may exceed the budget for a while"),

@@ -13,6 +13,8 @@ use crate::portfolio::prover::Prover;
 use crate::portfolio::worthwhile::{is_far, lists_lower_the_peak, moves};
 use crate::state::flat_graph::FlatGraph;
 
+/// Moves of an annealing of the first round at most, where another order may pay and where it is only one more start.
+const MOVES: (u64, u64) = (100_000, 25_000);
 /// A round stalls that gains less than one part in this many of the base time.
 const LEAST_GAIN: u64 = 10_000;
 /// No round stalls before this many were made; each is as long as all before.
@@ -139,8 +141,7 @@ impl<'m> Blackboard<'m> {
 
     /// Moves of an annealing of the first round.
     pub(crate) fn moves(&mut self, task: &Incumbent) -> u64 {
-        let params = &task.request.params.portfolio;
         let pays = self.order_matters(task) && is_far(task);
-        moves(task).min(if pays { params.most_moves_for_orders } else { params.most_moves })
+        moves(task).min(if pays { MOVES.0 } else { MOVES.1 })
     }
 }

@@ -17,6 +17,13 @@ use crate::portfolio::starts::{evicted, worth_it};
 use crate::portfolio::strategy::Strategy;
 use crate::portfolio::worthwhile::{gap_is_large, is_small};
 
+/// Iterations of the search in each order that is tried from a plan at rest.
+const PATIENCE: u64 = 50;
+/// Annealed list schedules that are started from in small graphs.
+const ANNEALED: usize = 4;
+/// List schedules of which the best are annealed.
+const LISTS: usize = 40;
+
 /// Adds plans that hold what the best cut holds, in orders in which nodes wait.
 pub(crate) struct WaitingReplays;
 
@@ -62,7 +69,7 @@ impl Strategy for PostponedReplays {
         self.tried = task.best_cost();
         let held = Held::by(board.model, &best.nodes, at);
         let (clock, seed, params) = (task.clock.part(share), task.request.seed, &task.request.params);
-        let search = Some((params.starts.waiting_iterations, &params.local_search));
+        let search = Some((PATIENCE, &params.local_search));
         for best in postponed_replays(board.model, held, task.budget, seed, search, &clock) {
             task.offer(&best.nodes, Solver::Local);
             board.enter(task, &best.nodes);
@@ -101,7 +108,7 @@ impl Strategy for AnnealedOrders {
 /// Greedy plans from reordered graphs: list schedules and annealed orders, the latter with recomputation too.
 fn ordered_starts(task: &mut Incumbent, moves: u64) -> Vec<Solution> {
     let (seed, params) = (task.request.seed, &task.request.params);
-    let mut orders = list_schedules(&task.model, params.starts.list_schedules, seed, &task.clock);
+    let mut orders = list_schedules(&task.model, LISTS, seed, &task.clock);
     orders.push((0..task.model.len() as u32).collect());
     let model = Arc::clone(&task.model);
     let mut annealed: Vec<Annealing> = orders
@@ -110,7 +117,7 @@ fn ordered_starts(task: &mut Incumbent, moves: u64) -> Vec<Solution> {
         .map(|order| Annealing::new(&model, order, task.budget, seed, &params.annealing))
         .collect();
     annealed.sort_by_key(|annealing| annealing.best_excess);
-    annealed.truncate(if is_small(task) { params.starts.annealed_orders } else { 1 });
+    annealed.truncate(if is_small(task) { ANNEALED } else { 1 });
     tracing::debug!(milliseconds = task.clock.elapsed().as_millis() as u64, "listed");
     let mut starts = Vec::new();
     let mut start = |task: &mut Incumbent, nodes: &[u32], tries: u32| {

@@ -38,12 +38,12 @@ pub(crate) fn local(params: &Params) -> Vec<Row> {
 
 /// The solver `cut`: bounds, replays of what cuts hold, and chains of cuts, repaired but not searched from.
 #[rustfmt::skip]
-pub(crate) fn cut(params: &Params) -> Vec<Row> {
+pub(crate) fn cut() -> Vec<Row> {
     vec![
         row(FirstPlan::InGivenOrder, Once, Counted, "only bounds below a plan at hand are worth looking for"),
-        row(CutBound, Once, Share(params.portfolio.cut_bound_share), "a bound for every order, and sets of values to hold"),
-        row(CutReplays, Once, Share(params.portfolio.cut_replays_share), "the sets, played out"),
-        row(WaitingReplays, Once, Share(params.portfolio.waiting_replays_share), "the same in orders in which nodes wait"),
+        row(CutBound, Once, Share(0.4), "a bound for every order, and sets of values to hold"),
+        row(CutReplays, Once, Share(0.05), "the sets, played out"),
+        row(WaitingReplays, Once, Share(0.1), "the same in orders in which nodes wait"),
         row(Proofs::alone(), Once, Share(0.95), "chains of cuts; nothing comes after them but repair"),
     ]
 }

@@ -22,6 +22,10 @@ use crate::portfolio::solver::Solver;
 use crate::portfolio::strategy::Strategy;
 use crate::portfolio::worthwhile::{cuts_fit, gap_is_large};
 
+/// So many plans from cuts at nodes around the best one are worth a search.
+const NEARBY_KEPT: usize = 8;
+/// So many nodes on either side of the best one are cut at.
+const ASIDE: usize = 3;
 /// The most that the cuts at one smaller budget may take.
 const LONGEST: Duration = Duration::from_secs(2);
 /// The budgets of cuts at nodes around the best one, in per mille.
@@ -112,10 +116,8 @@ fn nearby_cuts(task: &mut Incumbent, board: &Blackboard, at: NodeId, share: f64)
     let (graph, last) = (task.request.graph, task.model.len() - 1);
     let (clock, stride) = (task.clock.part(share), task.model.len() / params.node_strides);
     let mut found = Vec::new();
-    for steps in 0..=2 * params.nodes_aside {
-        let node = NodeId::from_index(
-            (at.index() + steps * stride).saturating_sub(params.nodes_aside * stride).min(last),
-        );
+    for steps in 0..=2 * ASIDE {
+        let node = NodeId::from_index((at.index() + steps * stride).saturating_sub(ASIDE * stride).min(last));
         for share in ROOMS {
             if clock.expired() {
                 break;
@@ -128,7 +130,7 @@ fn nearby_cuts(task: &mut Incumbent, board: &Blackboard, at: NodeId, share: f64)
     }
     found.sort_by_key(|best| best.cost);
     found.dedup_by_key(|best| best.cost);
-    found.truncate(params.nearby_kept);
+    found.truncate(NEARBY_KEPT);
     found
 }
 

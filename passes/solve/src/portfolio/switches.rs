@@ -12,7 +12,7 @@ use crate::portfolio::smaller_portfolios::{cut, local, nearby, refine};
 pub fn strategies() -> Vec<(&'static str, &'static str)> {
     let mut all: Vec<(&str, &str)> = Vec::new();
     let params = Params::default();
-    for row in [auto(&params), local(&params), cut(&params), nearby(), refine(&params)].iter().flatten() {
+    for row in [auto(&params), local(&params), cut(), nearby(), refine(&params)].iter().flatten() {
         if all.iter().all(|(name, _)| *name != row.name()) {
             all.push((row.name(), row.why()));
         }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn each_strategy_of_a_table_has_a_name_of_its_own() {
         let params = Params::default();
-        for table in [auto(&params), local(&params), cut(&params), nearby(), refine(&params)] {
+        for table in [auto(&params), local(&params), cut(), nearby(), refine(&params)] {
             let mut names: Vec<&str> = table.iter().map(|row| row.name()).collect();
             names.sort_unstable();
             let all = names.len();

@@ -8,27 +8,35 @@ use crate::construct::list_scheduling::list_schedules;
 use crate::portfolio::incumbent::Incumbent;
 use crate::state::slotted_timeline::SlottedTimeline;
 
+/// Moves of an annealing of the first round, times nodes.
+const MOVES_PER_NODE: u64 = 200;
+/// Up to here annealing over the order takes a moment, and is tried whenever the gap is large.
+const SMALL_GRAPH: usize = 500;
+/// A plan is far from the bound if more than one part in this many of the base time lies between: 1 point.
+const FAR: u64 = 100;
+/// The gap between plan and bound is large above one part in this many of the base time: half a point.
+const LARGE_GAP: u64 = 200;
 /// Seconds of cuts per thousand nodes, with a reserve for slow machines: 1.5 s at 10,000 nodes.
 const CUT_TIME_PER_NODE: Duration = Duration::from_micros(150);
 
 /// More than half a percent of the base time between plan and bound, as a rule, or no plan.
 pub(crate) fn gap_is_large(task: &Incumbent) -> bool {
-    !gap_within(task, task.request.params.portfolio.large_gap_parts)
+    !gap_within(task, LARGE_GAP)
 }
 
 /// Whether a plan is far from the bound: by more than a point, as a rule, or there is none.
 pub(crate) fn is_far(task: &Incumbent) -> bool {
-    !gap_within(task, task.request.params.portfolio.far_parts)
+    !gap_within(task, FAR)
 }
 
 /// Whether annealing over the order takes a moment, so that it is tried whenever the gap is large.
 pub(crate) fn is_small(task: &Incumbent) -> bool {
-    task.model.len() <= task.request.params.portfolio.small_graph
+    task.model.len() <= SMALL_GRAPH
 }
 
 /// Moves of an annealing of the first round, if nothing else limits them.
 pub(crate) fn moves(task: &Incumbent) -> u64 {
-    task.request.params.portfolio.moves_per_node * task.model.len() as u64
+    MOVES_PER_NODE * task.model.len() as u64
 }
 
 /// Whether there is a plan, at most one part in `parts` of the base time above the bound.
