@@ -8,6 +8,7 @@ is compiled once for every set of sizes that it meets (:mod:`rk._compile.sizes`)
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import gc
 import warnings
@@ -175,6 +176,12 @@ class Compiled:
                 stacklevel=2,
             )
             return False
+        if compiler.planned is not None:
+            # The plan knows kernels, and Inductor may allocate for several at once: what is planned for less
+            # than was asked takes what was asked.
+            takes = compiler.planned.accumulating
+            self.schedule = dataclasses.replace(self.schedule, budget=self._asked, accumulating=takes)
+            self.graph.base.schedule = self.schedule
         watch.begins()
         return True
 

@@ -123,6 +123,13 @@ class Planned:
         return max(self.left + self.inside, *(half.peak for half in self.halves_replayed), 0)
 
     @property
+    def accumulating(self) -> int:
+        """The most bytes of the backward pass where its gradients are added to others, and count until then;
+        without those of the caller.
+        """
+        return max(self.schedule.accumulating, self.halves_replayed[-1].accumulating - self.schedule.handed)
+
+    @property
     def holder(self) -> str:
         """What runs when the step takes the most."""
         return max(self.halves_replayed, key=lambda half: half.peak).holder
@@ -135,15 +142,15 @@ class Planned:
 
     def settle(self) -> None:
         """Keeps the replayed peak beside Inductor's code, which another process finds without a replay."""
-        name = f"replayed-{self.key}{'' if self.pinned else '-free'}"
+        name = f"replay-{self.key}{'' if self.pinned else '-free'}"
         if len(self.halves_replayed) == 2:
-            halves = [[half.peak, half.holder] for half in self.halves_replayed]
+            halves = [[half.peak, half.holder, half.accumulating] for half in self.halves_replayed]
             cache.write(self._folder, name, {"halves": halves, "left": self.left})
             return
         known = cache.read(self._folder, name)
         if known is None:
             raise Unreplayed
-        self.halves_replayed = [Half(peak, holder) for peak, holder in known["halves"]]
+        self.halves_replayed = [Half(*numbers) for numbers in known["halves"]]
         self.left = known["left"]
         self._check()
 
@@ -172,6 +179,7 @@ class Planned:
         if is_backward and self.halves_replayed:
             found, held = self._there(self._replay())
             half.peak = sum({id(one): one.size for one in (*held, *(one for _, one in found))}.values())
+        half.accumulating = half.peak
         self._takes(half, is_backward=is_backward)
 
     def _replay(self) -> Replay:

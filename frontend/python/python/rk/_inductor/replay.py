@@ -58,6 +58,8 @@ class Half:
     """The most bytes in use, with those that it found there."""
     holder: str = ""
     """The kernel that runs then."""
+    accumulating: int = 0
+    """The most bytes where gradients of parameters count as well, because they are added to others."""
     results: list[Storage | None] = dataclasses.field(default_factory=list)
     """Per result the allocation that it lies in; None for arguments and constants."""
     kernels: int = 0
@@ -107,11 +109,14 @@ class Replay:
         return self._added_up(sum(one.size for one in there.values() if one.counts), results)
 
     def _added_up(self, live: int, results: list[Storage | None]) -> Half:
-        half = Half(live, "the hand-over", results, self.kernels)
+        half = Half(live, "the hand-over", live, results, self.kernels)
+        gradients = 0
         for storage, size, name in self.events:
             if storage is not None:
                 live += size if storage.counts else 0
+                gradients += 0 if storage.counts else size
             most = live + (size if storage is None else 0)
+            half.accumulating = max(half.accumulating, most + gradients)
             if most > half.peak:
                 half.peak, half.holder = most, name
         return half

@@ -86,7 +86,7 @@ def fit(owner: Any, arguments: Sequence[Any]) -> None:
             group.finish(owner)
             if owner.options.scope == "device" and not owner.stale:
                 _fit_alone(owner)
-            elif _is_alone(owner) and alone.have_gradients(arguments):
+            elif _is_alone(owner) and not owner.adds and alone.have_gradients(arguments):
                 take(owner, alone.variant(owner, owner.base, accumulates=True))
 
 
@@ -195,6 +195,8 @@ def take(owner: Any, variant: Variant) -> None:
     if owner.base is not None:
         now, then = owner.base.schedule, variant.schedule
         owner.stale |= (now.runs, now.step) != (then.runs, then.step)
+        # The same kernels, of which more is allocated at once than is planned, are planned for less.
+        owner.stale |= made_by == "adding" and owner.options.codegen == "inductor"
     owner.asked, owner.holds_least = asked, False
 
 
