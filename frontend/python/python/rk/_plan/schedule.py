@@ -123,6 +123,8 @@ class Problem:
     @functools.cached_property
     def adding(self) -> Problem:
         """The same step where its gradients are added to others, and count until then."""
+        if self._adds:
+            return self
         standing = self.standing
         if self.options.scope == "total" and not self._lowers:
             # The gradients of this step are values of it now, and those that are there already stand.
